@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func init() { register(&IdentityReview{}) }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// IdentityReview shows a caller what this server saw of it. It can only be created; the answer is in the response
+// and nothing is stored.
+type IdentityReview struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// status is filled in by the server; what a client sends is ignored.
+	// +optional
+	Status IdentityReviewStatus `json:"status,omitempty"`
+}
+
+// IdentityReviewStatus is what the server saw of the caller.
+type IdentityReviewStatus struct {
+	// userInfo is the identity that the request is authorized as.
+	// +optional
+	// +k8s:optional
+	// +k8s:opaqueType
+	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
+	// authenticator is what accepted the credentials of the request: RequestHeader (the front proxy vouched for the
+	// user), ClientCertificate, BearerToken or Anonymous.
+	// +optional
+	Authenticator string `json:"authenticator,omitempty"`
+	// proxySubject is the subject of the front proxy's client certificate, if the authenticator is RequestHeader.
+	// +optional
+	ProxySubject string `json:"proxySubject,omitempty"`
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"example.com/extension-apiserver/pkg/apis/openapi"
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/authentication"
+)
+
+// Config is what a server is made of. Make it with Options.Config.
+type Config struct {
+	generic     *genericapiserver.RecommendedConfig
+	permissions *permissions
+	etcd        *embeddedEtcd
+}
+
+// Config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
+// into a configuration. On an error everything that was started is stopped again.
+func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
+	client, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := waitForTrust(ctx, client); err != nil {
+		return nil, err
+	}
+	off, err := findUnserved(client)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(client, off)}
+	if err := o.applyOpenStorage(ctx, c); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && c.etcd != nil {
+			c.etcd.close()
+		}
+	}()
+	o.applyDescription(c.generic)
+	if err := o.ServerRun.ApplyTo(&c.generic.Config); err != nil {
+		return nil, fmt.Errorf("apply request limits: %w", err)
+	}
+	o.switchOff(off)
+	if err := o.applyRecommended(c, client); err != nil {
+		return nil, err
+	}
+	c.generic.AddReadyzChecks(c.permissions)
+	c.generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
+		guarded := c.permissions.guardWrites(handler, config.Serializer)
+		return authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
+	}
+	return c, nil
+}
+
+// applyDescription sets what the server says of itself: versions and OpenAPI.
+func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
+	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
+	namer := openapinamer.NewDefinitionNamer(Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title = workshop.GroupName
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title = workshop.GroupName
+}
+
+// switchOff disables the parts of the server that read an API which the cluster does not serve.
+func (o *Options) switchOff(parts sets.Set[string]) {
+	for _, part := range sets.List(parts) {
+		if part == flowControl {
+			o.Recommended.Features.EnablePriorityAndFairness = false
+			continue
+		}
+		o.Recommended.Admission.DisablePlugins = append(o.Recommended.Admission.DisablePlugins, part)
+	}
+}
+
+// applyOpenStorage starts the embedded etcd or checks that the external one answers, and sets how objects are stored.
+func (o *Options) applyOpenStorage(ctx context.Context, c *Config) error {
+	etcdOptions := *o.Etcd
+	if o.embedded() {
+		etcd, err := startEmbeddedEtcd(ctx, o.DataDir)
+		if err != nil {
+			return err
+		}
+		c.etcd = etcd
+		etcdOptions.StorageConfig.Transport.ServerList = []string{etcd.endpoint()}
+	} else if err := waitForEtcd(ctx, etcdOptions.StorageConfig.Transport); err != nil {
+		return err
+	}
+	if err := etcdOptions.ApplyWithStorageFactoryTo(newStorageFactory(&etcdOptions), &c.generic.Config); err != nil {
+		return fmt.Errorf("apply storage: %w", err)
+	}
+	return nil
+}
+
+// applyRecommended applies the library's options and then puts our authenticator in the place of theirs.
+func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error {
+	// The client CA is read by a controller of ours, because the options keep theirs to themselves.
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, trustName, "client-ca-file", client)
+	if err != nil {
+		return fmt.Errorf("watch the client CA: %w", err)
+	}
+	o.Recommended.Authentication.ClientCert.CAContentProvider = clientCA
+	if err := o.Recommended.ApplyTo(c.generic); err != nil {
+		return fmt.Errorf("apply options: %w", err)
+	}
+	c.generic.Authentication.Authenticator, err = authentication.New(o.Recommended.Authentication, authentication.Sources{
+		RequestHeader: c.generic.Authentication.RequestHeaderConfig,
+		ClientCA:      clientCA,
+		TokenReviews:  client.AuthenticationV1(),
+	})
+	return err
+}

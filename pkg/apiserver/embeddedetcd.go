@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// maxSocketPath is the size of sun_path less its final NUL (unix(7)).
+	maxSocketPath = 107
+	// embeddedStartTimeout: opening the database takes 0.3 s; a large one after a crash needs longer.
+	embeddedStartTimeout = 60 * time.Second
+)
+
+// embeddedEtcd is an etcd in this process, reachable through a socket in a directory that nobody else may enter.
+type embeddedEtcd struct {
+	etcd *embed.Etcd
+	lock *fileutil.LockedFile
+}
+
+func socketPath(dataDir string) string { return filepath.Join(dataDir, "etcd.sock") }
+
+func validateDataDir(dataDir string) []error {
+	abs, err := filepath.Abs(dataDir)
+	if dataDir == "" || err != nil {
+		return []error{fmt.Errorf("--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
+	}
+	if path := socketPath(abs); len(path) > maxSocketPath {
+		return []error{fmt.Errorf("--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory", dataDir, path, len(path), maxSocketPath)}
+	}
+	return nil
+}
+
+// startEmbeddedEtcd starts etcd on the directory and waits until it answers.
+func startEmbeddedEtcd(ctx context.Context, dataDir string) (_ *embeddedEtcd, err error) {
+	dataDir, err = filepath.Abs(dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("resolve --data-dir: %w", err)
+	}
+	// etcd gives its socket mode 0755: the directory's mode is what keeps others out.
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user may write", err)
+	}
+	if err := os.Chmod(dataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("protect --data-dir: %w; it must belong to the user that runs the server", err)
+	}
+	lock, err := fileutil.TryLockFile(filepath.Join(dataDir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
+	} else if err != nil {
+		return nil, fmt.Errorf("lock --data-dir: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+		}
+	}()
+
+	etcd, err := embed.StartEtcd(embeddedConfig(dataDir))
+	if err != nil {
+		return nil, fmt.Errorf("start embedded etcd in %s: %w", dataDir, err)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return &embeddedEtcd{etcd, lock}, nil
+	case err = <-etcd.Err():
+	case <-time.After(embeddedStartTimeout):
+		err = fmt.Errorf("not ready after %s", embeddedStartTimeout)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	etcd.Close()
+	return nil, fmt.Errorf("start embedded etcd in %s: %w", dataDir, err)
+}
+
+func embeddedConfig(dataDir string) *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name = "embedded"
+	cfg.Dir = filepath.Join(dataDir, "etcd")
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socketPath(dataDir)}}
+	// The addresses that a single member advertises are dialled by nobody; etcd only wants them to look like addresses.
+	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
+	// No peers: the default would listen on port 2380 for members that can never come.
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.Logger = "zap"
+	cfg.LogOutputs = []string{"stderr"}
+	cfg.LogLevel = "error"
+	return cfg
+}
+
+func (e *embeddedEtcd) endpoint() string {
+	return "unix://" + e.etcd.Config().ListenClientUrls[0].Path
+}
+
+// failed delivers the error that stops etcd while it runs.
+func (e *embeddedEtcd) failed() <-chan error { return e.etcd.Err() }
+
+// close stops etcd and gives the directory free. Call it after the server that uses it has stopped.
+func (e *embeddedEtcd) close() {
+	e.etcd.Close()
+	if err := e.lock.Close(); err != nil {
+		klog.ErrorS(err, "Unlocking the data directory")
+	}
+}

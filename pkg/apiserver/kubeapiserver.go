@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// trustName is the ConfigMap in which kube-apiserver publishes whom an extension API server may trust.
+	trustName = "extension-apiserver-authentication"
+	// startTimeout bounds the wait for kube-apiserver at start, so that a wrong address is reported within 10 s and a
+	// restart of kube-apiserver is survived.
+	startTimeout = 8 * time.Second
+)
+
+// loadKubeconfig reads a kubeconfig file; an empty path means the ServiceAccount of the pod.
+func loadKubeconfig(path string) (*rest.Config, error) {
+	if path == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).ClientConfig()
+}
+
+// newClient returns a client for the reviews and checks that the server makes on its own behalf. The limits are those
+// that the library uses for delegated reviews: the default of 5 per second would throttle the server's users.
+func newClient(path string) (kubernetes.Interface, error) {
+	config, err := loadKubeconfig(path)
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig %q: %w", path, err)
+	}
+	config.QPS, config.Burst = 200, 400
+	return kubernetes.NewForConfig(config)
+}
+
+// waitForTrust waits until kube-apiserver answers and shows whom to trust. What time does not mend (a missing
+// permission, an unconfigured aggregation layer) is reported at once, the rest after startTimeout.
+func waitForTrust(ctx context.Context, client kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trustName, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return true, checkTrust(cm)
+		case apierrors.IsForbidden(err):
+			return false, forbiddenTrust(ctx, client, err)
+		case apierrors.IsUnauthorized(err):
+			return false, fmt.Errorf("kube-apiserver does not accept the credentials of the kubeconfig: %w", err)
+		}
+		if last == nil {
+			klog.InfoS("Waiting for kube-apiserver", "err", err)
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		return false, nil
+	})
+	if wait.Interrupted(err) {
+		if last == nil {
+			last = err
+		}
+		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the kubeconfig and that kube-apiserver is up",
+			metav1.NamespaceSystem, trustName, startTimeout, last)
+	}
+	return err
+}
+
+func checkTrust(cm *corev1.ConfigMap) error {
+	for _, key := range []string{"requestheader-client-ca-file", "client-ca-file"} {
+		if strings.TrimSpace(cm.Data[key]) == "" {
+			return fmt.Errorf("ConfigMap %s/%s has no %s: the aggregation layer of this cluster is not configured; "+
+				"set kube-apiserver's --requestheader-client-ca-file and --client-ca-file", cm.Namespace, cm.Name, key)
+		}
+	}
+	return nil
+}
+
+// forbiddenTrust names the missing RoleBinding and the command that creates it for the identity that we have.
+func forbiddenTrust(ctx context.Context, client kubernetes.Interface, cause error) error {
+	subject := "--user=USER"
+	if review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+		name := review.Status.UserInfo.Username
+		subject = "--user=" + name
+		if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+			subject = "--serviceaccount=" + account
+		}
+	}
+	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it with: "+
+		"kubectl create rolebinding extension-apiserver-auth-reader -n %s --role=%s %s",
+		metav1.NamespaceSystem, trustName, cause, trustName+"-reader", metav1.NamespaceSystem, metav1.NamespaceSystem, trustName+"-reader", subject)
+}

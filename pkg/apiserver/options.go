@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+const (
+	// defaultPort is above 1024, so that the server needs no privilege to bind it.
+	defaultPort = 6443
+	// defaultDataDir is where a container mounts a volume.
+	defaultDataDir = "/var/lib/extension-apiserver"
+)
+
+// Options are the flags of the server.
+type Options struct {
+	// ServerRun holds request limits, timeouts and the shutdown sequence.
+	ServerRun *genericoptions.ServerRunOptions
+	// Recommended holds serving, authentication, authorization, audit, admission and so on. Its Etcd is nil: the library
+	// would apply it in a way that ignores --storage-media-type.
+	Recommended *genericoptions.RecommendedOptions
+	// Etcd is used with the embedded etcd too, which sets its servers.
+	Etcd *genericoptions.EtcdOptions
+	// DataDir is the directory of the embedded etcd, used when no etcd servers are given.
+	DataDir string
+	Logs    *logsapi.LoggingConfiguration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	recommended := genericoptions.NewRecommendedOptions("", nil)
+	recommended.Etcd = nil
+	recommended.SecureServing.BindPort = defaultPort
+	// Without a kubeconfig and outside of a cluster there is nobody to ask who a caller is: refuse to start.
+	recommended.Authentication.RemoteKubeConfigFileOptional = false
+	recommended.Authorization.RemoteKubeConfigFileOptional = false
+	// Profiles and flag dumps tell more about a server than its users need to know.
+	recommended.Features.EnableProfiling = false
+
+	codec := Codecs.LegacyCodec(install.StorageVersion())
+	return &Options{
+		ServerRun:   genericoptions.NewServerRunOptions(),
+		Recommended: recommended,
+		Etcd:        genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+workshop.GroupName, codec)),
+		DataDir:     defaultDataDir,
+		Logs:        logsapi.NewLoggingConfiguration(),
+	}
+}
+
+// Flags returns the flags in the sections of the help text.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var fss cliflag.NamedFlagSets
+	o.Recommended.CoreAPI.AddFlags(fss.FlagSet("kube-apiserver"))
+	addExcept(fss.FlagSet("serving"), o.Recommended.SecureServing.AddFlags,
+		// A certificate that the server makes for itself can be trusted by no APIService.
+		"cert-dir")
+	addExcept(fss.FlagSet("authentication"), o.Recommended.Authentication.AddFlags,
+		// Trust comes from the live ConfigMap of the cluster and from nowhere else.
+		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
+		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
+		"authentication-skip-lookup", "authentication-tolerate-lookup-failure")
+	o.Recommended.Authorization.AddFlags(fss.FlagSet("authorization"))
+	storage := fss.FlagSet("storage")
+	storage.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
+		"It is created with mode 0700 and belongs to one server at a time.")
+	o.Etcd.AddFlags(storage)
+	o.Recommended.Admission.AddFlags(fss.FlagSet("admission"))
+	o.Recommended.Audit.AddFlags(fss.FlagSet("auditing"))
+	o.ServerRun.AddUniversalFlags(fss.FlagSet("requests and shutdown"))
+	o.Recommended.Features.AddFlags(fss.FlagSet("features"))
+	o.Recommended.EgressSelector.AddFlags(fss.FlagSet("egress selector"))
+	o.Recommended.Traces.AddFlags(fss.FlagSet("traces"))
+	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
+
+	return fss
+}
+
+// addExcept adds the flags of one part of the library, without those named.
+func addExcept(fs *pflag.FlagSet, add func(*pflag.FlagSet), names ...string) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	add(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			fs.AddFlag(f)
+		}
+	})
+}
+
+// Complete fills in what follows from other flags: one kubeconfig serves all three purposes unless told otherwise.
+func (o *Options) Complete() {
+	kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath
+	if o.Recommended.Authentication.RemoteKubeConfigFile == "" {
+		o.Recommended.Authentication.RemoteKubeConfigFile = kubeconfig
+	}
+	if o.Recommended.Authorization.RemoteKubeConfigFile == "" {
+		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
+	}
+}
+
+// Validate reports everything that is wrong, together.
+func (o *Options) Validate() error {
+	var errs []error
+	errs = append(errs, o.ServerRun.Validate()...)
+	errs = append(errs, o.Recommended.Validate()...)
+	errs = append(errs, o.validateEtcd()...)
+	errs = append(errs, o.validateServing()...)
+	errs = append(errs, o.validateKubeconfigs()...)
+	return utilerrors.NewAggregate(errs)
+}
+
+// validateServing reads the certificate: a pair that does not match would otherwise be found one restart too late.
+func (o *Options) validateServing() []error {
+	serving := o.Recommended.SecureServing
+	pair := serving.ServerCert.CertKey
+	if serving.BindPort <= 0 {
+		return []error{fmt.Errorf("--secure-port is %d, expected 1 to 65535: there is no insecure port to fall back to", serving.BindPort)}
+	}
+	if pair.CertFile == "" || pair.KeyFile == "" {
+		return []error{fmt.Errorf("--tls-cert-file is %q and --tls-private-key-file is %q, expected both: "+
+			"a certificate that this server made for itself could not be trusted by an APIService; "+
+			"make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR", pair.CertFile, pair.KeyFile)}
+	}
+	if _, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile); err != nil {
+		return []error{fmt.Errorf("--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
+			"look at the pair with: certgen inspect %s", pair.CertFile, pair.KeyFile, err, pair.CertFile)}
+	}
+	return nil
+}
+
+func (o *Options) validateKubeconfigs() []error {
+	var errs []error
+	for flag, path := range map[string]string{
+		"kubeconfig":                o.Recommended.CoreAPI.CoreAPIKubeconfigPath,
+		"authentication-kubeconfig": o.Recommended.Authentication.RemoteKubeConfigFile,
+		"authorization-kubeconfig":  o.Recommended.Authorization.RemoteKubeConfigFile,
+	} {
+		if path == "" || flag != "kubeconfig" && path == o.Recommended.CoreAPI.CoreAPIKubeconfigPath {
+			continue
+		}
+		if _, err := loadKubeconfig(path); err != nil {
+			errs = append(errs, fmt.Errorf("--%s %s, expected a kubeconfig file: %w", flag, path, err))
+		}
+	}
+	if o.Recommended.CoreAPI.CoreAPIKubeconfigPath == "" {
+		if _, err := loadKubeconfig(""); err != nil {
+			errs = append(errs, fmt.Errorf("--kubeconfig is not set and this is no pod of a cluster (%w), expected the path of a kubeconfig file", err))
+		}
+	}
+	return errs
+}
+
+func (o *Options) validateEtcd() []error {
+	if o.embedded() {
+		// The embedded etcd sets the servers; until then validate as if it had.
+		etcd := *o.Etcd
+		etcd.StorageConfig.Transport.ServerList = []string{"unix:///"}
+		return append(etcd.Validate(), validateDataDir(o.DataDir)...)
+	}
+	errs := o.Etcd.Validate()
+	transport := o.Etcd.StorageConfig.Transport
+	for flag, path := range map[string]string{"etcd-cafile": transport.TrustedCAFile, "etcd-certfile": transport.CertFile, "etcd-keyfile": transport.KeyFile} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(path); err != nil {
+			errs = append(errs, fmt.Errorf("--%s %s, expected a readable file: %w", flag, path, err))
+		}
+	}
+	if (transport.CertFile == "") != (transport.KeyFile == "") {
+		errs = append(errs, fmt.Errorf("--etcd-certfile is %q and --etcd-keyfile is %q, expected both or neither", transport.CertFile, transport.KeyFile))
+	}
+	return errs
+}
+
+// embedded says whether the server runs its own etcd.
+func (o *Options) embedded() bool { return len(o.Etcd.StorageConfig.Transport.ServerList) == 0 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"example.com/extension-apiserver/pkg/registry"
+)
+
+// Server is a server that is ready to run.
+type Server struct {
+	generic     *genericapiserver.GenericAPIServer
+	permissions *permissions
+	etcd        *embeddedEtcd
+}
+
+// New installs the API group. On an error the embedded etcd is stopped.
+func (c *Config) New() (_ *Server, err error) {
+	defer func() {
+		if err != nil && c.etcd != nil {
+			c.etcd.close()
+		}
+	}()
+	generic, err := c.generic.Complete().New("extension-apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("create server: %w", err)
+	}
+	group, err := registry.NewAPIGroupInfo(Scheme, Codecs, c.generic.RESTOptionsGetter)
+	if err != nil {
+		return nil, err
+	}
+	if err := generic.InstallAPIGroup(group); err != nil {
+		return nil, fmt.Errorf("install API group: %w", err)
+	}
+	return &Server{generic: generic, permissions: c.permissions, etcd: c.etcd}, nil
+}
+
+// Run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go s.permissions.run(ctx)
+	if s.etcd != nil {
+		defer s.etcd.close()
+		go func() {
+			select {
+			case err := <-s.etcd.failed():
+				cancel(fmt.Errorf("embedded etcd: %w", err))
+			case <-ctx.Done():
+			}
+		}()
+	}
+	err := s.generic.PrepareRun().RunWithContext(ctx)
+	if err == nil && ctx.Err() != nil {
+		if cause := context.Cause(ctx); cause != ctx.Err() {
+			return cause
+		}
+	}
+	return err
+}
+
+// Run is the whole way from validated options to the end of the server.
+func Run(ctx context.Context, o *Options) error {
+	config, err := o.Config(ctx)
+	if err != nil {
+		return err
+	}
+	server, err := config.New()
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+// newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which ignores
+// --storage-media-type.
+func newStorageFactory(o *genericoptions.EtcdOptions) serverstorage.StorageFactory {
+	return serverstorage.NewDefaultStorageFactory(
+		o.StorageConfig, o.DefaultStorageMediaType, Codecs,
+		serverstorage.NewDefaultResourceEncodingConfig(Scheme), serverstorage.NewResourceConfig(), nil)
+}
+
+// waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be
+// reached only through /readyz and a timeout in each request.
+func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	config := clientv3.Config{Context: ctx, Endpoints: t.ServerList, DialTimeout: startTimeout}
+	if t.TrustedCAFile != "" || t.CertFile != "" {
+		tlsConfig, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}.ClientConfig()
+		if err != nil {
+			return fmt.Errorf("load etcd client certificate: %w", err)
+		}
+		config.TLS = tlsConfig
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return fmt.Errorf("connect to etcd %v: %w", t.ServerList, err)
+	}
+	defer client.Close()
+	began := time.Now()
+	if _, err := client.Get(ctx, "health"); err != nil {
+		return fmt.Errorf("read from etcd %v, tried for %s: %w; check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up",
+			t.ServerList, time.Since(began).Round(time.Second), err)
+	}
+	return nil
+}

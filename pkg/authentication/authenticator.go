@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authentication
+
+import (
+	"fmt"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+)
+
+// healthPaths answer without credentials: kubelet's probes have none. They disclose the names of the checks at most.
+var healthPaths = []apiserver.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}}
+
+// Sources are where trust comes from. All are required.
+type Sources struct {
+	// RequestHeader trusts the front proxy: its CA, the names it may have and the headers it sets.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
+	// ClientCA signs the certificates of the cluster's users.
+	ClientCA dynamiccertificates.CAContentProvider
+	// TokenReviews asks kube-apiserver about bearer tokens.
+	TokenReviews authenticationclient.AuthenticationV1Interface
+}
+
+// New builds the authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too, but without a way to tell which of
+// its parts accepted a request, and with anonymous requests accepted for every path: the field Anonymous of the options
+// is not read. So each part is made by the same factory and put together here in the same order.
+func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (authenticator.Request, error) {
+	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.TokenReviews == nil {
+		return nil, fmt.Errorf("build authenticator: the front proxy's trust, the client CA and the TokenReview client are all required")
+	}
+	build := func(name string, cfg authenticatorfactory.DelegatingAuthenticatorConfig) (authenticator.Request, error) {
+		a, _, err := cfg.New()
+		if err != nil {
+			return nil, fmt.Errorf("build authenticator %s: %w", name, err)
+		}
+		return record(name, a), nil
+	}
+	var credentials []authenticator.Request
+	for _, part := range []struct {
+		name string
+		cfg  authenticatorfactory.DelegatingAuthenticatorConfig
+	}{
+		{RequestHeader, authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: sources.RequestHeader}},
+		{ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA}},
+		{BearerToken, authenticatorfactory.DelegatingAuthenticatorConfig{
+			TokenAccessReviewClient:  sources.TokenReviews,
+			TokenAccessReviewTimeout: opts.TokenRequestTimeout,
+			WebhookRetryBackoff:      opts.WebhookRetryBackoff,
+			CacheTTL:                 opts.CacheTTL,
+		}},
+	} {
+		a, err := build(part.name, part.cfg)
+		if err != nil {
+			return nil, err
+		}
+		credentials = append(credentials, a)
+	}
+	anonymous, err := build(Anonymous, authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// FailOnError: bad credentials are refused, never downgraded to anonymous.
+	return union.NewFailOnError(union.New(credentials...), anonymous), nil
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identityreview serves the virtual kind IdentityReview: it answers a create with what this server saw of the
+// caller and stores nothing.
+//
+// pkg/registry lists it in its table; it calls pkg/authentication for the evidence that came with the request.
+package identityreview
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/authentication"
+)
+
+// NewStorage returns the storage of the resource. It needs no store.
+func NewStorage(*runtime.Scheme, generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	return map[string]rest.Storage{"identityreviews": &reviewREST{}}, nil
+}
+
+// reviewREST implements rest.Creater and no other verb.
+type reviewREST struct{}
+
+var _ rest.Creater = &reviewREST{}
+
+func (*reviewREST) New() runtime.Object     { return &workshop.IdentityReview{} }
+func (*reviewREST) Destroy()                {}
+func (*reviewREST) NamespaceScoped() bool   { return false }
+func (*reviewREST) GetSingularName() string { return "identityreview" }
+
+// Create answers with the caller's identity. Dry run is the same, since nothing is stored.
+func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	if validate != nil {
+		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	user, ok := genericapirequest.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the request reached the storage without a user"))
+	}
+	evidence, ok := authentication.EvidenceFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the request reached the storage without evidence of its identity"))
+	}
+	info := &authenticationv1.UserInfo{
+		Username: user.GetName(),
+		UID:      user.GetUID(),
+		Groups:   user.GetGroups(),
+	}
+	for key, values := range user.GetExtra() {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[key] = values
+	}
+	review := obj.(*workshop.IdentityReview).DeepCopy()
+	review.Status = workshop.IdentityReviewStatus{
+		UserInfo:      info,
+		Authenticator: evidence.Authenticator,
+		ProxySubject:  evidence.ProxySubject,
+	}
+	return review, nil
+}
