@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"certgen": main})
+}
+
+func TestScripts(t *testing.T) {
+	// certgen-at runs certgen in this process at another time, with absolute paths:
+	// "certgen-at -2160h init --out $WORK/pki ...".
+	certgenAt := func(ts *testscript.TestScript, neg bool, args []string) {
+		offset, err := time.ParseDuration(args[0])
+		ts.Check(err)
+		now := func() time.Time { return time.Now().Add(offset) }
+		code := run(t.Context(), args[1:], environment{ts.Stdout(), ts.Stderr(), now})
+		if neg != (code != 0) {
+			ts.Fatalf("got exit code %d", code)
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"certgen-at": certgenAt,
+			"exits":      exits,
+			"no-secrets": noSecrets,
+		},
+	})
+}
+
+// exits runs a command that must end with exactly the given code: "exits 2 certgen init".
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("got exit code %d, want %d", got, want)
+	}
+}
+
+// noSecrets fails if a key, or a line of one of the key files, is in what the last command printed.
+func noSecrets(ts *testscript.TestScript, _ bool, keyFiles []string) {
+	output := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+	if strings.Contains(output, "PRIVATE KEY") {
+		ts.Fatalf("a key is in the output")
+	}
+	for _, file := range keyFiles {
+		data, err := os.ReadFile(ts.MkAbs(file))
+		ts.Check(err)
+		for line := range strings.SplitSeq(string(data), "\n") {
+			if line != "" && strings.Contains(output, line) {
+				ts.Fatalf("a line of %s is in the output", file)
+			}
+		}
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"example.com/extension-apiserver/pkg/version"
+)
+
+const signerModule = "github.com/cloudflare/cfssl"
+
+func newVersionCommand(env environment) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of certgen, Go and cfssl",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			info := version.Get(signerModule)
+			return printResult(env.stdout, format, info, func(w io.Writer) {
+				fmt.Fprintf(w, "certgen %s, %s, cfssl %s, %s\n", info.Version, info.GoVersion, info.Libraries[signerModule], info.Platform)
+			})
+		},
+	}
+	addOutputFlag(cmd, &format)
+	return cmd
+}

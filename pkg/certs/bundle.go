@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Bundle is a list of certificates that are trusted, or shown, together.
+type Bundle []*x509.Certificate
+
+// ParseBundle reads PEM that holds certificates and nothing else: at least one, no other block type, no text after
+// the last block. It is strict because readers differ: some skip a bad block and some refuse the whole file.
+// Text before a block, as OpenSSL writes it, is allowed; so are CRLF line ends.
+func ParseBundle(data []byte) (Bundle, error) {
+	var b Bundle
+	rest := data
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != blockCertificate {
+			return nil, fmt.Errorf("parse certificates: expected only PEM blocks CERTIFICATE, found %q", block.Type)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("parse certificate %d: %w", len(b)+1, err)
+		}
+		b = append(b, cert)
+	}
+	switch {
+	case bytes.Count(data, []byte("-----BEGIN ")) != len(b):
+		// pem.Decode steps over a damaged block in silence.
+		return nil, fmt.Errorf("parse certificates: found a damaged PEM block beside %d good ones", len(b))
+	case len(b) == 0:
+		return nil, errors.New("parse certificates: expected a PEM block CERTIFICATE, found none")
+	case len(bytes.TrimSpace(rest)) > 0:
+		return nil, fmt.Errorf("parse certificates: found text after certificate %d that is no PEM block; is the file cut off?", len(b))
+	}
+	return b, nil
+}
+
+// parseCertificate reads exactly one certificate.
+func parseCertificate(data []byte) (*x509.Certificate, error) {
+	b, err := ParseBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) != 1 {
+		return nil, fmt.Errorf("parse certificate: expected one, found %d", len(b))
+	}
+	return b[0], nil
+}
+
+// PEM encodes the certificates in order: CERTIFICATE blocks only, LF line ends, one newline at the end.
+func (b Bundle) PEM() []byte {
+	var out bytes.Buffer
+	for _, cert := range b {
+		out.Write(pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: cert.Raw}))
+	}
+	return out.Bytes()
+}
+
+// Contains compares whole certificates, not subjects: two generations of a CA may share a subject.
+func (b Bundle) Contains(cert *x509.Certificate) bool {
+	return slices.ContainsFunc(b, cert.Equal)
+}
+
+// Merge returns the union of b and more without doubles and without those expired at now, oldest first, so that the
+// same set always gives the same bytes.
+func (b Bundle) Merge(now time.Time, more ...*x509.Certificate) Bundle {
+	var out Bundle
+	for _, cert := range slices.Concat(b, more) {
+		if !now.After(cert.NotAfter) && !out.Contains(cert) {
+			out = append(out, cert)
+		}
+	}
+	slices.SortFunc(out, func(x, y *x509.Certificate) int {
+		if c := x.NotBefore.Compare(y.NotBefore); c != 0 {
+			return c
+		}
+		return bytes.Compare(x.Raw, y.Raw)
+	})
+	return out
+}
+
+// Pool returns the certificates as trust anchors.
+func (b Bundle) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, cert := range b {
+		pool.AddCert(cert)
+	}
+	return pool
+}

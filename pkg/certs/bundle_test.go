@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"testing"
+	"time"
+)
+
+func TestParseBundle(t *testing.T) {
+	a, b := newServingCA(t), newServingCA(t)
+	two := append(bytes.Clone(a.CertPEM), b.CertPEM...)
+	damaged := bytes.Replace(two, []byte("\nM"), []byte("\n!"), 1)
+	for name, tc := range map[string]struct {
+		data []byte
+		want int
+		err  string
+	}{
+		"one":                 {a.CertPEM, 1, ""},
+		"two":                 {two, 2, ""},
+		"CRLF":                {bytes.ReplaceAll(two, []byte("\n"), []byte("\r\n")), 2, ""},
+		"text before":         {append([]byte("subject=CN = a\n"), two...), 2, ""},
+		"no newline at end":   {bytes.TrimSpace(two), 2, ""},
+		"empty":               {nil, 0, "found none"},
+		"a newline":           {[]byte("\n"), 0, "found none"},
+		"base64 of PEM":       {[]byte("LS0tLS1CRUdJTg=="), 0, "found none"},
+		"key":                 {append(bytes.Clone(a.CertPEM), a.KeyPEM...), 0, `found "PRIVATE KEY"`},
+		"cut off":             {two[:len(two)-40], 0, "damaged PEM block beside 1 good"},
+		"damaged in between":  {damaged, 0, "damaged PEM block beside 1 good"},
+		"text at the end":     {append(bytes.Clone(two), "what is this"...), 0, "text after certificate 2"},
+		"not a certificate":   {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), 0, "parse certificate 1"},
+		"certificate request": {[]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"), 0, `found "CERTIFICATE REQUEST"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseBundle(tc.data)
+			if tc.err != "" {
+				wantError(t, err, tc.err)
+				return
+			}
+			if err != nil || len(got) != tc.want {
+				t.Errorf("got %d certificates, %v; want %d", len(got), err, tc.want)
+			}
+		})
+	}
+}
+
+func TestBundleMerge(t *testing.T) {
+	old := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: at(epoch.Add(-CALifetime - time.Minute))})
+	a, b := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: at(epoch.Add(-time.Hour))}), newServingCA(t)
+	got := Bundle{b.Certificate, old.Certificate}.Merge(epoch, a.Certificate, b.Certificate)
+	want := Bundle{a.Certificate, b.Certificate}
+	if !bytes.Equal(got.PEM(), want.PEM()) {
+		t.Errorf("got %d certificates, want the two valid ones, oldest first, without doubles", len(got))
+	}
+	if again := (Bundle{a.Certificate}).Merge(epoch, b.Certificate); !bytes.Equal(got.PEM(), again.PEM()) {
+		t.Error("the same set gives other bytes in another order")
+	}
+}
+
+// FuzzParseBundle: no input may crash the parser, and what it accepts must come back the same.
+func FuzzParseBundle(f *testing.F) {
+	ca, err := NewCA(CAOptions{Name: "fuzz", Usage: x509.ExtKeyUsageServerAuth})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(ca.CertPEM)
+	f.Add(append(bytes.Clone(ca.CertPEM), ca.CertPEM...))
+	f.Add(ca.KeyPEM)
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, _ = ParsePrivateKey(data)
+		splitPEM(data)
+		b, err := ParseBundle(data)
+		if err != nil {
+			return
+		}
+		again, err := ParseBundle(b.PEM())
+		if err != nil || !bytes.Equal(b.PEM(), again.PEM()) {
+			t.Errorf("%d certificates came back as %d: %v", len(b), len(again), err)
+		}
+	})
+}

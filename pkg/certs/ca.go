@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// CALifetime is as long as cfssl's default for a CA, half of kubeadm's.
+	CALifetime = 5 * 365 * 24 * time.Hour
+	// LeafLifetime is cert-manager's default: long enough to survive a broken renewal for weeks.
+	LeafLifetime = 90 * 24 * time.Hour
+	// MaxLeafLifetime is the longest that TLS clients of browsers accept (CA/Browser Forum ballot SC-22).
+	MaxLeafLifetime = 398 * 24 * time.Hour
+
+	// backdate lets a new certificate be used by machines whose clock is late; certutil of client-go takes 1 h too.
+	backdate = time.Hour
+)
+
+// CAOptions describe a new certificate authority.
+type CAOptions struct {
+	// Name begins the common name, which is made unique for each generation: two CAs with one subject and two keys
+	// confuse clients that look up issuers by subject.
+	Name string
+	// Usage is what the CA's leaves may be used for: x509.ExtKeyUsageServerAuth or x509.ExtKeyUsageClientAuth.
+	// Verifiers apply it to the whole chain, so a serving CA cannot make a client certificate that anyone accepts.
+	Usage x509.ExtKeyUsage
+	// PermittedDNS and PermittedIPs limit the names of a serving CA's leaves; with PermittedDNS alone, IP addresses
+	// are excluded altogether. Both empty means no limit.
+	PermittedDNS, PermittedIPs []string
+	// Lifetime counts from now; 0 means CALifetime.
+	Lifetime time.Duration
+	// Now is the clock; nil means time.Now. The CA keeps it for the leaves that it issues.
+	Now func() time.Time
+}
+
+// CA signs leaves. It has the least power that its leaves need: one extended key usage, no CAs below it, and for a
+// serving CA only the names that it was made for, if they were given.
+type CA struct {
+	KeyPair
+	now func() time.Time
+}
+
+// NewCA makes a key and a self-signed CA. Wrong options give *InvalidError, all at once.
+func NewCA(opts CAOptions) (*CA, error) {
+	now := clock(opts.Now)
+	s, err := opts.spec(now().Truncate(time.Second))
+	if err != nil {
+		return nil, err
+	}
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := sign(s, key, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make CA %s: %w", opts.Name, err)
+	}
+	pair, err := newKeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &CA{KeyPair: *pair, now: now}, nil
+}
+
+// ParseCA reads a CA that may sign at now (nil means time.Now): certificate and key match, it is a CA, and its
+// validity has begun and not ended.
+func ParseCA(certPEM, keyPEM []byte, now func() time.Time) (*CA, error) {
+	pair, err := ParseKeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	ca := &CA{KeyPair: *pair, now: clock(now)}
+	return ca, ca.mayIssue(x509.ExtKeyUsageAny, ca.now())
+}
+
+func (o CAOptions) spec(now time.Time) (spec, error) {
+	var errs []error
+	if o.Name == "" {
+		errs = append(errs, &InvalidError{"name", o.Name, "expected the CA's name, such as widgets-serving-ca"})
+	}
+	if o.Usage != x509.ExtKeyUsageServerAuth && o.Usage != x509.ExtKeyUsageClientAuth {
+		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage), "expected serverAuth or clientAuth; make one CA for each"})
+	}
+	dns, err := parseDNSNames("permitted-dns", o.PermittedDNS)
+	errs = append(errs, err)
+	ips, err := parseIPs("permitted-ip", o.PermittedIPs)
+	errs = append(errs, err)
+	if len(ips) > 0 && len(dns) == 0 {
+		errs = append(errs, &InvalidError{"permitted-ip", strings.Join(o.PermittedIPs, ","), "expected permitted DNS names as well; alone it would leave every DNS name allowed"})
+	}
+	if len(dns) > 0 && o.Usage == x509.ExtKeyUsageClientAuth {
+		// The same constraint on a directory name would be no help: Go refuses it as an unknown critical extension.
+		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","), "expected none for a client CA; DNS constraints say nothing about user names"})
+	}
+	lifetime, err := checkLifetime(o.Lifetime, CALifetime, 0)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return spec{}, err
+	}
+	s := spec{
+		commonName: generationName(o.Name, now), isCA: true, usage: o.Usage,
+		notBefore: now.Add(-backdate), notAfter: now.Add(lifetime),
+	}
+	if len(dns) > 0 {
+		s.constraints = newConstraints(dns, ips)
+	}
+	return s, nil
+}
+
+// maxCommonName is ub-common-name of RFC 5280 appendix A.1. Go does not enforce it, others do.
+const maxCommonName = 64
+
+// generationName is unique and shows when the CA was made.
+func generationName(name string, now time.Time) string {
+	id := make([]byte, 4)
+	_, _ = rand.Read(id) // never fails (crypto/rand)
+	suffix := fmt.Sprintf("@%d-%s", now.Unix(), hex.EncodeToString(id))
+	return name[:min(len(name), maxCommonName-len(suffix))] + suffix
+}
+
+// checkLifetime applies the default to 0 and refuses less than nothing or, with limit > 0, more than limit.
+func checkLifetime(lifetime, standard, limit time.Duration) (time.Duration, error) {
+	if lifetime == 0 {
+		return standard, nil
+	}
+	if lifetime < time.Second {
+		return 0, &InvalidError{"lifetime", lifetime.String(), "expected at least one second"}
+	}
+	if limit > 0 && lifetime > limit {
+		return 0, &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; renew more often instead", limit)}
+	}
+	return lifetime, nil
+}
+
+func clock(now func() time.Time) func() time.Time {
+	if now == nil {
+		return time.Now
+	}
+	return now
+}

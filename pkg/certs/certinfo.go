@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"encoding/hex"
+	"math"
+	"time"
+)
+
+// CertificateInfo is what a person or a script wants to know of a certificate. It holds nothing secret.
+type CertificateInfo struct {
+	Subject            string    `json:"subject"`
+	Issuer             string    `json:"issuer"`
+	Serial             string    `json:"serial"` // hexadecimal
+	DNSNames           []string  `json:"dnsNames,omitempty"`
+	IPAddresses        []string  `json:"ipAddresses,omitempty"`
+	EmailAddresses     []string  `json:"emailAddresses,omitempty"`
+	URIs               []string  `json:"uris,omitempty"`
+	CA                 bool      `json:"ca"`
+	PathLength         *int      `json:"pathLength,omitempty"` // of a CA; nil means no limit
+	KeyUsages          []string  `json:"keyUsages"`
+	ExtKeyUsages       []string  `json:"extKeyUsages"` // empty means any
+	NameConstraints    string    `json:"nameConstraints,omitempty"`
+	KeyType            string    `json:"keyType"`
+	SignatureAlgorithm string    `json:"signatureAlgorithm"`
+	NotBefore          time.Time `json:"notBefore"`
+	NotAfter           time.Time `json:"notAfter"`
+	RenewAt            time.Time `json:"renewAt"`
+	ResidualSeconds    int64     `json:"residualSeconds"` // negative once expired
+	DaysLeft           int       `json:"daysLeft"`        // whole days, rounded down
+	SHA256             string    `json:"sha256"`          // of the DER
+	SubjectKeyID       string    `json:"subjectKeyID,omitempty"`
+	AuthorityKeyID     string    `json:"authorityKeyID,omitempty"`
+}
+
+// describe reads cert at the moment now.
+func describe(cert *x509.Certificate, now time.Time) CertificateInfo {
+	// Certificates know whole seconds only; without this a new one would have a day less than it was asked for.
+	left := cert.NotAfter.Sub(now.Truncate(time.Second))
+	info := CertificateInfo{
+		Subject:            cert.Subject.String(),
+		Issuer:             cert.Issuer.String(),
+		Serial:             cert.SerialNumber.Text(16),
+		DNSNames:           cert.DNSNames,
+		IPAddresses:        toStrings(cert.IPAddresses),
+		EmailAddresses:     cert.EmailAddresses,
+		URIs:               toStrings(cert.URIs),
+		CA:                 cert.IsCA,
+		KeyUsages:          keyUsageNames(cert.KeyUsage),
+		ExtKeyUsages:       extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage),
+		KeyType:            keyType(cert.PublicKey),
+		SignatureAlgorithm: cert.SignatureAlgorithm.String(),
+		NotBefore:          cert.NotBefore.UTC(),
+		NotAfter:           cert.NotAfter.UTC(),
+		RenewAt:            RenewAt(cert).UTC().Truncate(time.Second),
+		ResidualSeconds:    int64(left / time.Second),
+		DaysLeft:           int(math.Floor(left.Hours() / 24)),
+		SHA256:             Fingerprint(cert),
+		SubjectKeyID:       hex.EncodeToString(cert.SubjectKeyId),
+		AuthorityKeyID:     hex.EncodeToString(cert.AuthorityKeyId),
+	}
+	// MaxPathLen 0 without MaxPathLenZero, and -1, both mean that there is no limit.
+	if cert.IsCA && (cert.MaxPathLen > 0 || cert.MaxPathLenZero) {
+		info.PathLength = &cert.MaxPathLen
+	}
+	if c := constraintsOf(cert); c != "none" {
+		info.NameConstraints = c
+	}
+	return info
+}

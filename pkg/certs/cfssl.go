@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cloudflare/cfssl/config"
+	"github.com/cloudflare/cfssl/csr"
+	"github.com/cloudflare/cfssl/log"
+	"github.com/cloudflare/cfssl/signer"
+	"github.com/cloudflare/cfssl/signer/local"
+)
+
+// profileName is the only profile of every policy made here.
+const profileName = "certs"
+
+// cfssl's logger is global and writes each serial number to standard error, where only our errors belong. What it
+// says is in the errors that its functions return.
+func init() { log.Level = log.LevelFatal }
+
+// sign has cfssl sign key's certificate as s asks. A nil issuer makes a root that signs itself. This file is all that
+// knows cfssl; another signer needs only this function, since the result is compared with s whoever made it.
+func sign(s spec, key crypto.Signer, issuer *KeyPair) (*x509.Certificate, error) {
+	policy, err := policyFor(s)
+	if err != nil {
+		return nil, err
+	}
+	var issuerCert *x509.Certificate
+	issuerKey := key
+	if issuer != nil {
+		issuerCert, issuerKey = issuer.Certificate, issuer.Key
+	}
+	// One signer per signature: for a root, cfssl's signer stores the new certificate in itself.
+	cfssl, err := local.NewSigner(issuerKey, issuerCert, signer.DefaultSigAlgo(issuerKey), policy)
+	if err != nil {
+		return nil, fmt.Errorf("make cfssl signer: %w", err)
+	}
+	request, err := requestFor(s, key)
+	if err != nil {
+		return nil, err
+	}
+	certPEM, err := cfssl.Sign(*request)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate: %w", err)
+	}
+	cert, err := parseCertificate(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	if issuerCert == nil {
+		issuerCert = cert
+	}
+	return cert, s.checkIssued(cert, issuerCert, key.Public())
+}
+
+// policyFor makes the one profile that s needs.
+//
+// cfssl falls back to the default profile when it does not know a name, without a word, and its own default allows
+// server and client authentication for a year. Ours has no usages: signing with it fails.
+func policyFor(s spec) (*config.Signing, error) {
+	profile := &config.SigningProfile{
+		Usage:        cfsslUsages(s),
+		CSRWhitelist: publicKeyOnly(),
+		// In cfssl a zero path length must be said twice, or it means "no limit".
+		CAConstraint: config.CAConstraint{IsCA: s.isCA, MaxPathLen: 0, MaxPathLenZero: s.isCA},
+	}
+	if s.constraints != nil {
+		profile.ExtensionWhitelist = map[string]bool{oidNameConstraints.String(): true}
+	}
+	// cfssl ignores the usages that it does not know, and signs with those that are left.
+	if ku, eku, unknown := profile.Usages(); len(unknown) > 0 || ku != s.keyUsage() || !slices.Equal(eku, []x509.ExtKeyUsage{s.usage}) {
+		return nil, fmt.Errorf("make cfssl profile: usages %q do not say %s and %s", profile.Usage,
+			keyUsageNames(s.keyUsage()), extKeyUsageNames([]x509.ExtKeyUsage{s.usage}, nil))
+	}
+	return &config.Signing{
+		Profiles: map[string]*config.SigningProfile{profileName: profile},
+		// cfssl demands an expiry of the default profile; it is never reached.
+		Default: &config.SigningProfile{Expiry: time.Minute, CSRWhitelist: publicKeyOnly()},
+	}, nil
+}
+
+// publicKeyOnly takes nothing from a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic
+// constraints, into the certificate. CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override
+// usages and names.
+func publicKeyOnly() *config.CSRWhitelist {
+	return &config.CSRWhitelist{PublicKey: true, PublicKeyAlgorithm: true, SignatureAlgorithm: true}
+}
+
+// cfsslUsages spells the usages of s as cfssl's config.KeyUsage and config.ExtKeyUsage do.
+func cfsslUsages(s spec) []string {
+	out := []string{"digital signature"}
+	if s.isCA {
+		out = []string{"cert sign", "crl sign"}
+	}
+	switch s.usage {
+	case x509.ExtKeyUsageServerAuth:
+		out = append(out, "server auth")
+	case x509.ExtKeyUsageClientAuth:
+		out = append(out, "client auth")
+	}
+	return out
+}
+
+func requestFor(s spec, key crypto.Signer) (*signer.SignRequest, error) {
+	csrPEM, err := csr.Generate(key, &csr.CertificateRequest{CN: s.commonName})
+	if err != nil {
+		return nil, fmt.Errorf("make certificate request: %w", err)
+	}
+	subject := &signer.Subject{CN: s.commonName}
+	for _, group := range s.groups {
+		subject.Names = append(subject.Names, csr.Name{O: group})
+	}
+	request := &signer.SignRequest{
+		Request: string(csrPEM),
+		Profile: profileName,
+		Subject: subject,
+		// Never nil: nil would let the names of the CSR through. cfssl guesses the kind of each entry, which
+		// is safe for names that normalizeDNSName and netip accepted, and checked afterwards in any case.
+		Hosts: append(append([]string{}, s.dnsNames...), toStrings(s.ips)...),
+		// Set both: cfssl does not end a leaf with its CA, and rounds to the minute.
+		NotBefore: s.notBefore,
+		NotAfter:  s.notAfter,
+	}
+	if s.constraints != nil {
+		der, err := s.constraints.marshal()
+		if err != nil {
+			return nil, err
+		}
+		request.Extensions = []signer.Extension{{
+			ID: config.OID(oidNameConstraints), Critical: true, Value: hex.EncodeToString(der),
+		}}
+	}
+	return request, nil
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certs makes the keys and certificates of an aggregated API server and keeps them in files: certificate
+// authorities of the least power, serving and client leaves, trust bundles, and their inspection. It knows X.509 and
+// file systems and nothing of Kubernetes.
+//
+// Called by cmd/certgen and by tests that need a control plane's certificates. Calls cfssl for every signature, in
+// cfssl.go only; crypto/x509 for everything that is verified. Every issued certificate is parsed again and compared
+// with what was asked before anyone sees it.
+//
+// Init keeps a directory with a serving CA and leaf and a front-proxy CA and client (see Init for its layout). Each
+// pair's directory switches certificate and key together (see WriteFiles). Linux and macOS only: flock, symlinks.
+package certs

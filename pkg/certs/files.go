@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The files of a pair, named as in a Secret of type kubernetes.io/tls.
+const (
+	CertFile   = "tls.crt"
+	KeyFile    = "tls.key"
+	BundleFile = "ca.crt" // of a leaf: the CAs that its peers should trust
+)
+
+// File permissions. A key is for its owner alone; whoever runs under another user gets a copy of its own.
+const (
+	keyMode  fs.FileMode = 0o600
+	certMode fs.FileMode = 0o644
+	dirMode  fs.FileMode = 0o755
+)
+
+const (
+	dataLink      = "..data" // the name that kubelet uses for the same purpose
+	versionPrefix = "..v-"
+	linkPrefix    = "..link-"
+)
+
+// File is one file of a set.
+type File struct {
+	Data []byte
+	Mode fs.FileMode
+}
+
+// Write stores the pair as tls.crt and tls.key in dir and, unless it is empty, the bundle as ca.crt. See WriteFiles.
+func (p *KeyPair) Write(dir string, bundle Bundle) error {
+	files := map[string]File{CertFile: {p.CertPEM, certMode}, KeyFile: {p.KeyPEM, keyMode}}
+	if len(bundle) > 0 {
+		files[BundleFile] = File{bundle.PEM(), certMode}
+	}
+	return WriteFiles(dir, files)
+}
+
+// ReadKeyPair reads tls.crt and tls.key of dir as ParseKeyPair does.
+func ReadKeyPair(dir string) (*KeyPair, error) {
+	certPEM, err := os.ReadFile(filepath.Join(dir, CertFile))
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(dir, KeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	pair, err := ParseKeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", dir, err)
+	}
+	return pair, nil
+}
+
+// WriteFiles replaces the set of files in dir in one step, and makes dir where it is missing. Callers must not write
+// to one directory at the same time (see Lock).
+//
+// Two renames, one for the certificate and one for its key, would leave a pair that does not match if the machine
+// stopped in between. So the files go into a new directory, and one rename of the symlink ..data makes all of them
+// current, as in a Secret that kubelet mounts:
+//
+//	tls.crt -> ..data/tls.crt    tls.key -> ..data/tls.key    ..data -> ..v-123    ..v-123/{tls.crt,tls.key}
+//
+// The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
+// relative. The directory of the version before is removed at the end, which also tells servers to reload: their
+// watch follows the symlinks and sees the old file go, and would not see the rename of ..data.
+func WriteFiles(dir string, files map[string]File) error {
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	version, err := writeVersion(dir, files)
+	if err != nil {
+		return err
+	}
+	// From here on the new files are current; what is left is repeated by repairLinks if it does not come to its end.
+	if err := replaceLink(dir, version, dataLink); err != nil {
+		return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		link := filepath.Join(dataLink, name)
+		if target, err := os.Readlink(filepath.Join(dir, name)); err == nil && target == link {
+			continue
+		}
+		if err := replaceLink(dir, link, name); err != nil {
+			return err
+		}
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	return removeOld(dir, version)
+}
+
+// writeVersion writes files into a new directory that nothing points to yet, and returns its name.
+func writeVersion(dir string, files map[string]File) (string, error) {
+	path, err := os.MkdirTemp(dir, versionPrefix)
+	if err != nil {
+		return "", fmt.Errorf("make directory: %w", err)
+	}
+	write := func() error {
+		for name, f := range files {
+			if err := writeFile(filepath.Join(path, name), f); err != nil {
+				return err
+			}
+		}
+		if err := os.Chmod(path, dirMode); err != nil {
+			return fmt.Errorf("set mode: %w", err)
+		}
+		return syncDir(path)
+	}
+	if err := write(); err != nil {
+		return "", errors.Join(err, os.RemoveAll(path))
+	}
+	return filepath.Base(path), nil
+}
+
+// writeFile makes a file that must not exist. The mode is narrow before the first byte is written.
+func writeFile(path string, file File) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, keyMode)
+	if err != nil {
+		return fmt.Errorf("create file: %w", err)
+	}
+	_, err = f.Write(file.Data)
+	if err == nil {
+		err = f.Chmod(file.Mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// replaceLink makes dir/name a symlink to target in one step, whatever file it was before.
+func replaceLink(dir, target, name string) error {
+	tmp := filepath.Join(dir, linkPrefix+name)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove left-over link: %w", err)
+	}
+	if err := os.Symlink(target, tmp); err != nil {
+		return fmt.Errorf("make link: %w", err)
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
+		return errors.Join(fmt.Errorf("switch link: %w", err), os.Remove(tmp))
+	}
+	return syncDir(dir)
+}
+
+// repairLinks finishes a WriteFiles that stopped after ..data was switched. It makes missing links only: a plain file
+// in the place of one was put there by somebody.
+func repairLinks(dir string) error {
+	entries, err := os.ReadDir(filepath.Join(dir, dataLink))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read current version: %w", err)
+	}
+	for _, e := range entries {
+		if _, err := os.Lstat(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrNotExist) {
+			if err := replaceLink(dir, filepath.Join(dataLink, e.Name()), e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeOld removes what earlier versions, and runs that did not come to their end, left in dir: their directories,
+// temporary links, and links to files that the current version no longer has.
+func removeOld(dir, current string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read directory: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		target, _ := os.Readlink(path)
+		_, statErr := os.Stat(path)
+		dangling := filepath.Dir(target) == dataLink && errors.Is(statErr, fs.ErrNotExist)
+		old := strings.HasPrefix(e.Name(), versionPrefix) && e.Name() != current
+		if old || dangling || strings.HasPrefix(e.Name(), linkPrefix) {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove old version: %w", err)
+	}
+	return nil
+}
+
+// makeDir makes dir and the directories above it, and stores each new name on disk.
+func makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil {
+		if !info.IsDir() {
+			return &RefusedError{Path: dir, Reason: "expected a directory, found a file; choose another path or move the file away"}
+		}
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make directory: %w", err)
+	} else if err == nil {
+		return syncDir(parent)
+	}
+	return nil
+}
+
+// syncDir stores the names in a directory, as fsync of a file stores its content.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open directory: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}

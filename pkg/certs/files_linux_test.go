@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Servers of k8s.io/apiserver watch tls.crt and tls.key with inotify, which follows the symlinks, and reload only
+// after an event. Nothing but the end of the old file gives one.
+func TestWatchersOfAPairAreWoken(t *testing.T) {
+	ca, dir := newServingCA(t), t.TempDir()
+	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{CertFile, KeyFile} {
+		fd, err := syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = syscall.Close(fd) }()
+		if _, err := syscall.InotifyAddWatch(fd, filepath.Join(dir, name), syscall.IN_DELETE_SELF); err != nil {
+			t.Fatal(err)
+		}
+		if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := syscall.Read(fd, make([]byte, 4096)); err != nil || n < syscall.SizeofInotifyEvent {
+			t.Errorf("watch of %s: got %d bytes, %v; want an event", name, n, err)
+		}
+	}
+}

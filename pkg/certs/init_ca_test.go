@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What Init must not do without being told: make a CA that nobody trusts.
+func TestInitRefusesToReplaceACA(t *testing.T) {
+	moreNames := func(o *InitOptions) { o.DNSNames = []string{"widgets.example.com"} }
+	for name, tc := range map[string]struct {
+		spoil func(t *testing.T, dir string)
+		opts  func(*InitOptions)
+		after time.Duration
+		path  string
+		want  string
+	}{
+		"key damaged":         {overwrite(ServingCADir+"/tls.key", "what"), nil, 0, ServingCADir + "/tls.key", "parse private key: expected a PEM block"},
+		"key empty":           {overwrite(ServingCADir+"/tls.key", ""), nil, 0, ServingCADir + "/tls.key", "found none"},
+		"certificate damaged": {overwrite(ServingCADir+"/tls.crt", "-----BEGIN CERTIFICATE-----\n"), nil, 0, ServingCADir + "/tls.crt", "damaged PEM block"},
+		"certificate gone":    {remove(ServingCADir + "/tls.crt"), nil, 0, ServingCADir + "/tls.crt", "expected the certificate of the key"},
+		"key of another":      {overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key"), nil, 0, ServingCADir + "/tls.key", "found another"},
+		"CA of another kind": {func(t *testing.T, dir string) {
+			overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key")(t, dir)
+			overwrite(ServingCADir+"/tls.crt", "file:"+FrontProxyCADir+"/tls.crt")(t, dir)
+		}, nil, 0, ServingCADir + "/tls.crt", "expected a CA for [serverAuth], found one for [clientAuth]"},
+		"gone":               {remove(FrontProxyCADir), nil, 0, FrontProxyCADir, "expected the CA of"},
+		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key", "must be signed anew (less than a third"},
+		"more names":         {nil, moreNames, 0, ServingCADir + "/tls.crt", "expected a CA that may sign widgets.example.com"},
+		"address":            {nil, func(o *InitOptions) { o.IPs = []string{"10.0.0.1"} }, 0, ServingCADir + "/tls.crt", "expected a CA that may sign 10.0.0.1"},
+		"another service":    {nil, func(o *InitOptions) { o.Service.Name = "gadgets" }, 0, ServingCADir + "/tls.crt", "expected a CA that may sign gadgets.demo.svc, gadgets.demo, gadgets"},
+		"clock far behind":   {nil, nil, -2 * day, ServingCADir + "/tls.crt", "is this machine's clock right"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			mustInit(t, initOptions(dir, epoch))
+			if tc.spoil != nil {
+				tc.spoil(t, dir)
+			}
+			opts := initOptions(dir, epoch.Add(tc.after))
+			if tc.opts != nil {
+				tc.opts(&opts)
+			}
+			before := contents(t, dir)
+			_, err := Init(t.Context(), opts)
+			wantError(t, err, tc.want)
+			wantError(t, err, "--allow-new-ca")
+			var refused *RefusedError
+			if !errors.As(err, &refused) || refused.Path != filepath.Join(dir, tc.path) {
+				t.Errorf("got %v, want a refusal for %s", err, tc.path)
+			}
+			if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+				t.Errorf("a refusal changed files:\n%s", diff)
+			}
+
+			opts.AllowNewCA = true
+			report := mustInit(t, opts)
+			changed := slices.ContainsFunc(report.Items, func(i Item) bool {
+				return i.TrustChanged && i.Action == Replaced && strings.HasPrefix(i.Reason, refused.Path)
+			})
+			if !changed {
+				t.Errorf("got %q, want a CA replaced for the reason of the refusal, and trust changed", actions(report))
+			}
+			opts.AllowNewCA = false
+			mustInit(t, opts)
+		})
+	}
+}
+
+func TestInitReplacesAnExpiredCA(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	old := readPEM(t, dir, ServingCADir, KeyFile)
+	now := epoch.Add(CALifetime + time.Second)
+	report := mustInit(t, initOptions(dir, now))
+	checkActions(t, report, nil, map[string]string{
+		ServingCADir: "replaced: it expired at 2031-11-20T06:00:00Z", ServingDir: "replaced: its CA is new",
+		FrontProxyCADir: "replaced: it expired at 2031-11-20T06:00:00Z", FrontProxyClientDir: "replaced: its CA is new",
+	})
+	for _, item := range report.Items {
+		if item.TrustChanged != item.Certificate.CA {
+			t.Errorf("%s: trust changed %v", item.Name, item.TrustChanged)
+		}
+	}
+	if string(readPEM(t, dir, ServingCADir+".old-20311120T060001Z", KeyFile)) != string(old) {
+		t.Error("the old CA's key is lost")
+	}
+	if b, err := ParseBundle(readPEM(t, dir, ServingDir, BundleFile)); err != nil || len(b) != 1 {
+		t.Errorf("ca.crt holds %d CAs, %v; want the new one only", len(b), err)
+	}
+}
+
+// While the old CA is valid its leaves may still be served somewhere, so ca.crt holds both.
+func TestInitKeepsTheOldCAInTheBundle(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	old, err := ReadKeyPair(filepath.Join(dir, ServingDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := initOptions(dir, epoch)
+	opts.DNSNames, opts.AllowNewCA = []string{"widgets.example.com"}, true
+	report := mustInit(t, opts)
+	if got := actions(report)[FrontProxyCADir]; !strings.HasPrefix(got, "kept") {
+		t.Errorf("front-proxy CA %s, want it kept", got)
+	}
+	bundle := readPEM(t, dir, ServingDir, BundleFile)
+	fresh, err := ReadKeyPair(filepath.Join(dir, ServingDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, pair := range map[string]*KeyPair{"old": old, "new": fresh} {
+		if err := verifyServing(pair.Certificate, bundle, "widgets.demo.svc"); err != nil {
+			t.Errorf("verify %s leaf with the new ca.crt: %v", what, err)
+		}
+	}
+}
+
+func TestInitWithoutACAKey(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	remove(ServingCADir+"/tls.key")(t, dir)
+	report := mustInit(t, initOptions(dir, epoch))
+	if item := report.Items[0]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "), "its key is not here") {
+		t.Errorf("got %s %q, want the CA kept and a note", item.Action, item.Notes)
+	}
+	// The bundle needs no signature.
+	remove(ServingDir+"/..data/ca.crt")(t, dir)
+	if got := actions(mustInit(t, initOptions(dir, epoch)))[ServingDir]; !strings.Contains(got, "ca.crt did not hold its CA") {
+		t.Errorf("got %q, want the bundle written again", got)
+	}
+}
+
+// A CA near its end cuts its leaves short; replacing such a leaf would gain nothing.
+func TestInitNearTheEndOfACA(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	end := epoch.Add(CALifetime)
+	report := mustInit(t, initOptions(dir, end.Add(-10*day)))
+	if item := report.Items[1]; !item.Certificate.NotAfter.Equal(end) || !strings.Contains(strings.Join(item.Notes, " "), "ends with its CA") {
+		t.Errorf("leaf until %s, notes %q; want it to end with its CA at %s, and a note", item.Certificate.NotAfter, item.Notes, end)
+	}
+	if notes := strings.Join(report.Items[0].Notes, " "); !strings.Contains(notes, "plan its rotation") {
+		t.Errorf("got notes %q, want a word on rotation", notes)
+	}
+	report = mustInit(t, initOptions(dir, end.Add(-time.Hour)))
+	if item := report.Items[1]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "), "would end no later") {
+		t.Errorf("got %s %q, want the leaf kept and a note", item.Action, item.Notes)
+	}
+}
+
+// The CA directory is lost and so was its leaf's validity: nobody can be trusting it.
+func TestInitStartsOverAfterAnExpiredLeaf(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	remove(ServingCADir)(t, dir)
+	report := mustInit(t, initOptions(dir, epoch.Add(91*day)))
+	if got := actions(report)[ServingCADir]; got != "made: there was none" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestInitUsesACAMadeElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	foreign := forge(t, KeyPair{}, &x509.Certificate{
+		BasicConstraintsValid: true, IsCA: true, NotBefore: epoch, NotAfter: epoch.Add(365 * day), SubjectKeyId: []byte{1, 2},
+	})
+	for name, data := range map[string][]byte{CertFile: foreign.CertPEM, KeyFile: foreign.KeyPEM} {
+		path := filepath.Join(dir, ServingCADir, name)
+		if err := errors.Join(makeDir(filepath.Dir(path)), os.WriteFile(path, data, 0o600), os.Chmod(path, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := mustInit(t, initOptions(dir, epoch))
+	item := report.Items[0]
+	if notes := strings.Join(item.Notes, " "); item.Action != Kept || item.Certificate.SHA256 != Fingerprint(foreign.Certificate) ||
+		!strings.Contains(notes, "chmod 600") || !strings.Contains(notes, "[serverAuth] alone") || !strings.Contains(notes, "no name constraints") {
+		t.Errorf("got %s %q, want it kept with notes on its mode and its power", item.Action, item.Notes)
+	}
+}
+
+// What cannot be read may be anything, so not even --allow-new-ca replaces it.
+func TestInitRefusesWhatItCannotRead(t *testing.T) {
+	for _, file := range []string{ServingCADir + "/tls.key", ServingDir + "/tls.crt", FrontProxyClientDir + "/ca.crt"} {
+		dir := t.TempDir()
+		// A directory in the place of a file fails to be read for root too.
+		if err := makeDir(filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+		opts := initOptions(dir, epoch)
+		opts.AllowNewCA = true
+		_, err := Init(t.Context(), opts)
+		wantError(t, err, filepath.Join(dir, file)+": expected a readable file")
+	}
+}

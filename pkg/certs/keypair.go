@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+const (
+	blockCertificate = "CERTIFICATE"
+	blockPrivateKey  = "PRIVATE KEY"
+
+	// minRSABits: NIST SP 800-131A allows no less, and cfssl would sign with SHA-1 below it.
+	minRSABits = 2048
+)
+
+// KeyPair is a certificate with its private key, parsed and as PEM.
+type KeyPair struct {
+	Certificate *x509.Certificate
+	Key         crypto.Signer `json:"-"`
+	CertPEM     []byte
+	KeyPEM      []byte `json:"-"` // PKCS#8
+}
+
+// String names the certificate, so that printing a KeyPair never shows its key.
+func (p KeyPair) String() string {
+	if p.Certificate == nil {
+		return "no certificate"
+	}
+	return p.Certificate.Subject.String() + " sha256:" + Fingerprint(p.Certificate)
+}
+
+// GoString keeps the key out of %#v.
+func (p KeyPair) GoString() string { return p.String() }
+
+// Fingerprint returns the SHA-256 of the certificate's DER in lower-case hexadecimal.
+func Fingerprint(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// NewKey makes an ECDSA P-256 key, the one kind that every client of the field, managed and FIPS ones too, accepts.
+func NewKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate ECDSA P-256 key: %w", err)
+	}
+	return key, nil
+}
+
+// EncodePrivateKey returns the key as PKCS#8 PEM, the form that client-go and OpenSSL read for every algorithm.
+func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode private key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: blockPrivateKey, Bytes: der}), nil
+}
+
+// EncodePublicKey returns the key's public half as PKIX PEM, as kube-apiserver's --service-account-key-file reads it.
+func EncodePublicKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, fmt.Errorf("encode public key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}
+
+// ParsePrivateKey reads the one private key in data: PKCS#8, PKCS#1 or SEC 1, not encrypted. An EC PARAMETERS block,
+// which OpenSSL writes before a key, is skipped; anything else is an error. No error shows what data holds.
+func ParsePrivateKey(data []byte) (crypto.Signer, error) {
+	var key crypto.Signer
+	for rest := data; len(bytes.TrimSpace(rest)) > 0; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type == "EC PARAMETERS" {
+			continue
+		}
+		if key != nil {
+			return nil, errors.New("parse private key: expected one PEM block, found more")
+		}
+		var err error
+		if key, err = parseKeyBlock(block); err != nil {
+			return nil, err
+		}
+	}
+	if key == nil {
+		return nil, errors.New("parse private key: expected a PEM block PRIVATE KEY, found none")
+	}
+	return key, checkStrength(key.Public())
+}
+
+func parseKeyBlock(block *pem.Block) (crypto.Signer, error) {
+	var parsed any
+	var err error
+	switch block.Type {
+	case blockPrivateKey:
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		parsed, err = x509.ParseECPrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		return nil, fmt.Errorf("parse private key: expected a PEM block PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY, found %q", block.Type)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("parse private key: PEM block %s holds no usable key; is it encrypted or cut off?", block.Type)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("parse private key: %T cannot sign", parsed)
+	}
+	return key, nil
+}
+
+// checkStrength refuses keys that verifiers of the field reject. Ed25519 is one of them: managed kube-apiservers
+// answered it with "unsupported algorithm".
+func checkStrength(public crypto.PublicKey) error {
+	switch k := public.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve.Params().BitSize >= 256 {
+			return nil
+		}
+	case *rsa.PublicKey:
+		if k.N.BitLen() >= minRSABits {
+			return nil
+		}
+	}
+	return fmt.Errorf("check key: expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits, keyType(public))
+}
+
+// ParseKeyPair reads a certificate and its key. Exactly one certificate is expected, and the key must be the one in it.
+func ParseKeyPair(certPEM, keyPEM []byte) (*KeyPair, error) {
+	cert, err := parseCertificate(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParsePrivateKey(keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	if !samePublicKey(cert.PublicKey, key.Public()) {
+		return nil, errors.New("match key and certificate: the key belongs to another certificate")
+	}
+	return newKeyPair(cert, key)
+}
+
+func newKeyPair(cert *x509.Certificate, key crypto.Signer) (*KeyPair, error) {
+	keyPEM, err := EncodePrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return &KeyPair{Certificate: cert, Key: key, CertPEM: Bundle{cert}.PEM(), KeyPEM: keyPEM}, nil
+}
+
+func samePublicKey(a, b crypto.PublicKey) bool {
+	equal, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && equal.Equal(b)
+}
+
+// keyType names algorithm and size as people do, such as "ECDSA P-256".
+func keyType(public crypto.PublicKey) string {
+	switch k := public.(type) {
+	case *ecdsa.PublicKey:
+		return "ECDSA " + k.Curve.Params().Name
+	case *rsa.PublicKey:
+		return fmt.Sprintf("RSA %d", k.N.BitLen())
+	case ed25519.PublicKey:
+		return "Ed25519"
+	default:
+		return fmt.Sprintf("%T", public)
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FrontProxyUser is the common name that kubeadm gives the aggregator's client certificate. It must be among
+// kube-apiserver's --requestheader-allowed-names.
+const FrontProxyUser = "front-proxy-client"
+
+// systemMasters is the group that kube-apiserver lets do everything, without asking any authorizer.
+const systemMasters = "system:masters"
+
+// ServingOptions describe a server's certificate. DNS names and IP addresses are given apart, never guessed.
+type ServingOptions struct {
+	DNSNames []string      // RFC 1123, or *.name.domain; the first of at most 64 characters is the common name
+	IPs      []string      // without port and prefix length
+	Lifetime time.Duration // from now, at most MaxLeafLifetime; 0 means LeafLifetime
+}
+
+// ClientOptions describe a client's certificate. Kubernetes reads User and Groups as those of the request.
+type ClientOptions struct {
+	User               string
+	Groups             []string
+	AllowSystemMasters bool          // allow the group system:masters, which no authorizer can limit or revoke
+	Lifetime           time.Duration // from now, at most MaxLeafLifetime; 0 means LeafLifetime
+}
+
+// IssueServing makes a key and a certificate for server authentication only. It ends no later than the CA. Wrong
+// options, and names that the CA is not permitted to vouch for, give *InvalidError, all at once.
+func (ca *CA) IssueServing(opts ServingOptions) (*KeyPair, error) {
+	s, err := opts.spec()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
+		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" + constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return ca.issue(s, opts.Lifetime)
+}
+
+// IssueClient makes a key and a certificate for client authentication only. It ends no later than the CA. Wrong
+// options give *InvalidError, all at once.
+func (ca *CA) IssueClient(opts ClientOptions) (*KeyPair, error) {
+	s, err := opts.spec()
+	if err != nil {
+		return nil, err
+	}
+	return ca.issue(s, opts.Lifetime)
+}
+
+func (o ServingOptions) spec() (spec, error) {
+	dns, dnsErr := parseDNSNames("dns", o.DNSNames)
+	ips, ipErr := parseIPs("ip", o.IPs)
+	_, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, MaxLeafLifetime)
+	if err := errors.Join(dnsErr, ipErr, lifeErr); err != nil {
+		return spec{}, err
+	}
+	if len(dns)+len(ips) == 0 {
+		// A common name does not help: clients have stopped reading it.
+		return spec{}, &InvalidError{"dns", "", "expected at least one DNS name or IP address; clients look nowhere else"}
+	}
+	return spec{commonName: servingCommonName(dns, ips), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth}, nil
+}
+
+// servingCommonName is for people only. The longest form of a Service's name has up to 131 characters, too many.
+func servingCommonName(dns []string, ips []netip.Addr) string {
+	for _, name := range append(slices.Clone(dns), toStrings(ips)...) {
+		if len(name) <= maxCommonName {
+			return name
+		}
+	}
+	return dns[0][:maxLabelLength]
+}
+
+func (o ClientOptions) spec() (spec, error) {
+	var errs []error
+	if reason := checkSubject(o.User); reason != "" {
+		errs = append(errs, &InvalidError{"user", o.User, reason})
+	} else if len(o.User) > maxCommonName {
+		errs = append(errs, &InvalidError{"user", o.User, "expected at most 64 characters (RFC 5280), found more; shorten it"})
+	}
+	var groups []string
+	for _, group := range o.Groups {
+		if reason := checkSubject(group); reason != "" {
+			errs = append(errs, &InvalidError{"group", group, reason})
+		} else if group == systemMasters && !o.AllowSystemMasters {
+			errs = append(errs, &InvalidError{"group", group, "expected a group whose rights can be limited and revoked; bind a group of your own to a role, or allow system:masters explicitly"})
+		}
+		if !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	_, err := checkLifetime(o.Lifetime, LeafLifetime, MaxLeafLifetime)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return spec{}, err
+	}
+	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth}, nil
+}
+
+// checkSubject returns what is wrong with a part of a subject, or "".
+func checkSubject(s string) string {
+	switch {
+	case s == "":
+		return "expected a name, found nothing"
+	case strings.TrimSpace(s) != s || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+		return "expected a name without control characters and without space at its ends"
+	}
+	return ""
+}
+
+// issue signs with a new key and verifies the result as a client or server will.
+func (ca *CA) issue(s spec, lifetime time.Duration) (*KeyPair, error) {
+	now := ca.now().Truncate(time.Second)
+	if err := ca.mayIssue(s.usage, now); err != nil {
+		return nil, err
+	}
+	if lifetime == 0 {
+		lifetime = LeafLifetime
+	}
+	// A leaf that outlives its CA looks valid in every listing and fails in every verification.
+	s.notBefore, s.notAfter = now.Add(-backdate), now.Add(lifetime)
+	if ca.Certificate.NotBefore.After(s.notBefore) {
+		s.notBefore = ca.Certificate.NotBefore
+	}
+	if ca.Certificate.NotAfter.Before(s.notAfter) {
+		s.notAfter = ca.Certificate.NotAfter
+	}
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := sign(s, key, &ca.KeyPair)
+	if err != nil {
+		return nil, fmt.Errorf("issue certificate for %s: %w", s.commonName, err)
+	}
+	if err := s.verify(cert, Bundle{ca.Certificate}, now); err != nil {
+		return nil, fmt.Errorf("verify certificate for %s: %w", s.commonName, err)
+	}
+	return newKeyPair(cert, key)
+}
+
+// verify does what the certificate's peers will: kube-aggregator asks for server authentication and one DNS name,
+// the request-header authenticator for client authentication.
+func (s spec) verify(cert *x509.Certificate, roots Bundle, now time.Time) error {
+	opts := x509.VerifyOptions{Roots: roots.Pool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{s.usage}}
+	if _, err := cert.Verify(opts); err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(s.dnsNames, toStrings(s.ips)) {
+		// A wildcard is no host name; ask for one below it.
+		if err := cert.VerifyHostname(strings.Replace(name, "*", "any", 1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayIssue says why the CA must not sign a leaf for usage at now; ExtKeyUsageAny asks for no particular one.
+func (ca *CA) mayIssue(usage x509.ExtKeyUsage, now time.Time) error {
+	if reason := unusableCA(ca.Certificate, usage, now); reason != "" {
+		return fmt.Errorf("use CA %s: %s", ca.Certificate.Subject.CommonName, reason)
+	}
+	return nil
+}
+
+// unusableCA returns why cert cannot be the issuer of leaves for usage, or "".
+func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) string {
+	switch {
+	case !cert.BasicConstraintsValid || !cert.IsCA:
+		return "expected a CA certificate, found one that is not (basic constraints CA:FALSE)"
+	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return "expected the key usage keyCertSign, found " + strings.Join(keyUsageNames(cert.KeyUsage), ", ")
+	case usage != x509.ExtKeyUsageAny && !permitsUsage(cert, usage):
+		return fmt.Sprintf("expected a CA for %s, found one for %s", extKeyUsageNames([]x509.ExtKeyUsage{usage}, nil),
+			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
+	case now.Before(cert.NotBefore):
+		return fmt.Sprintf("it is valid from %s; is this machine's clock right (%s)?", timeText(cert.NotBefore), timeText(now))
+	case now.After(cert.NotAfter):
+		return "it expired at " + timeText(cert.NotAfter)
+	}
+	return ""
+}
+
+// permitsUsage follows crypto/x509: a CA without extended key usages permits all.
+func permitsUsage(ca *x509.Certificate, usage x509.ExtKeyUsage) bool {
+	return len(ca.ExtKeyUsage)+len(ca.UnknownExtKeyUsage) == 0 ||
+		slices.Contains(ca.ExtKeyUsage, usage) || slices.Contains(ca.ExtKeyUsage, x509.ExtKeyUsageAny)
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }

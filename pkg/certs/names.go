@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"errors"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// DefaultClusterDomain is the DNS suffix that kubeadm and kind give a cluster.
+const DefaultClusterDomain = "cluster.local"
+
+const (
+	maxNameLength  = 253 // RFC 1123 section 2.1 with RFC 1035 section 2.3.4: 255 octets on the wire
+	maxLabelLength = 63  // RFC 1035 section 2.3.4
+)
+
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// Service names the Kubernetes Service in front of an extension API server.
+type Service struct {
+	Name          string
+	Namespace     string
+	ClusterDomain string // empty means DefaultClusterDomain
+}
+
+// ServerName is the name that kube-aggregator expects in the serving certificate, and the only one that it looks for.
+func (s Service) ServerName() string {
+	return s.Name + "." + s.Namespace + ".svc"
+}
+
+// DNSNames lists every name under which cluster DNS finds the Service; ServerName comes first.
+func (s Service) DNSNames() []string {
+	domain := s.ClusterDomain
+	if domain == "" {
+		domain = DefaultClusterDomain
+	}
+	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." + domain}
+}
+
+// Validate returns all that is wrong, as *InvalidError joined by errors.Join.
+func (s Service) Validate() error {
+	var errs []error
+	for _, l := range []struct{ field, value, example string }{
+		{"service", s.Name, "widgets"},
+		{"namespace", s.Namespace, "demo"},
+	} {
+		if reason := checkLabel(l.value); reason != "" {
+			errs = append(errs, &InvalidError{l.field, l.value, reason + ", such as " + l.example})
+		}
+	}
+	if s.ClusterDomain != "" {
+		if _, reason := normalizeDNSName(s.ClusterDomain); reason != "" {
+			errs = append(errs, &InvalidError{"cluster-domain", s.ClusterDomain, reason})
+		} else if strings.HasPrefix(s.ClusterDomain, "*") {
+			errs = append(errs, &InvalidError{"cluster-domain", s.ClusterDomain, "expected a domain such as cluster.local, found a wildcard"})
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if _, err := parseDNSNames("service", s.DNSNames()); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkLabel returns what is wrong with the name of a Service or namespace, or "".
+func checkLabel(s string) string {
+	if len(s) <= maxLabelLength && label.MatchString(s) {
+		return ""
+	}
+	const want = "expected an RFC 1123 label (at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit)"
+	if s == "" {
+		return want + ", found nothing; set it"
+	}
+	return want
+}
+
+// normalizeDNSName lowers s and checks it as the host name in a certificate. It returns what is wrong, or "".
+//
+// The checks are strict because cfssl guesses the kind of each name: "svc.ns.svc:443" would become a URI and
+// "10.0.0.0/24" a DNS name that no client ever asks for.
+func normalizeDNSName(s string) (name, reason string) {
+	name = strings.ToLower(s)
+	const want = "expected a DNS name such as widgets.demo.svc"
+	switch {
+	case name == "":
+		return "", want + ", found nothing; leave the empty value out"
+	case strings.Contains(name, "://"):
+		return "", want + ", found a URL; leave out the scheme and everything after the host name"
+	case isAddress(name):
+		return "", want + ", found an IP address; give it as an IP address instead (--ip)"
+	case strings.Contains(name, "/"):
+		return "", want + ", found a path or an address range; name each host by itself"
+	case strings.Contains(name, ":"):
+		return "", want + ", found ':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"
+	case strings.HasSuffix(name, "."):
+		return "", want + ", found a trailing dot; leave it out, clients do"
+	case len(name) > maxNameLength:
+		return "", want + ", found more than 253 characters; shorten it"
+	case strings.Trim(name, "0123456789.") == "":
+		return "", want + ", found only digits and dots, which clients read as an IP address; use a name with a letter"
+	}
+	host, wildcard := strings.CutPrefix(name, "*.")
+	if wildcard && !strings.Contains(host, ".") {
+		// RFC 6125 section 7.2: a wildcard right below a top-level name claims the names of strangers.
+		return "", want + ", found a wildcard over a single label; use at least *.name.domain"
+	}
+	for l := range strings.SplitSeq(host, ".") {
+		if len(l) > maxLabelLength || !label.MatchString(l) {
+			return "", want + ", found a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other alphabets as xn--"
+		}
+	}
+	return name, ""
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// parseDNSNames normalizes names and drops doubles. All wrong names are reported together.
+func parseDNSNames(field string, names []string) ([]string, error) {
+	var out []string
+	var errs []error
+	for _, s := range names {
+		name, reason := normalizeDNSName(s)
+		if reason != "" {
+			errs = append(errs, &InvalidError{field, s, reason})
+		} else if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// parseIPs parses addresses and drops doubles. All wrong addresses are reported together.
+func parseIPs(field string, addresses []string) ([]netip.Addr, error) {
+	const want = "expected an IP address such as 10.0.0.1 or fd00::1"
+	var out []netip.Addr
+	var errs []error
+	for _, s := range addresses {
+		ip, err := netip.ParseAddr(s)
+		ip = ip.Unmap()
+		switch {
+		case err != nil:
+			errs = append(errs, &InvalidError{field, s, want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"})
+		case ip.Zone() != "":
+			errs = append(errs, &InvalidError{field, s, want + ", found a zone, which certificates cannot hold; leave it out"})
+		case ip.IsUnspecified():
+			errs = append(errs, &InvalidError{field, s, want + ", found the unspecified address, which nobody can dial; name the real one"})
+		case !slices.Contains(out, ip):
+			out = append(out, ip)
+		}
+	}
+	return out, errors.Join(errs...)
+}

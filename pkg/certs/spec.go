@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// spec says what a certificate must be. It is what a profile asks the signer for, what the result is compared with,
+// and what a certificate found on disk must still be: one definition of "right" for all three.
+type spec struct {
+	commonName  string
+	groups      []string // subject O
+	dnsNames    []string
+	ips         []netip.Addr
+	isCA        bool // always with pathlen 0
+	usage       x509.ExtKeyUsage
+	constraints *nameConstraints // of a CA; nil allows every name
+
+	notBefore, notAfter time.Time
+}
+
+// keyUsage is what RFC 5280 section 4.2.1.3 wants of a CA; of a TLS leaf, signatures only. RFC 8813 section 3 forbids
+// keyEncipherment with an EC key, whatever kubeadm and cfssl's default profile do; an RSA leaf may have it.
+func (s spec) keyUsage() x509.KeyUsage {
+	if s.isCA {
+		return x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	}
+	return x509.KeyUsageDigitalSignature
+}
+
+// mismatches lists what in cert differs from s, times excepted, for a person to read.
+func (s spec) mismatches(cert *x509.Certificate) []string {
+	var out []string
+	differ := func(what string, want, got any) {
+		if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g {
+			out = append(out, fmt.Sprintf("%s: expected %s, found %s", what, w, g))
+		}
+	}
+	differ("common name", s.commonName, cert.Subject.CommonName)
+	differ("organizations", sorted(s.groups), sorted(cert.Subject.Organization))
+	differ("number of subject attributes", 1+len(s.groups), len(cert.Subject.Names))
+	differ("DNS names", sorted(s.dnsNames), sorted(cert.DNSNames))
+	differ("IP addresses", sorted(toStrings(s.ips)), sorted(toStrings(cert.IPAddresses)))
+	differ("email addresses", []string{}, cert.EmailAddresses)
+	differ("URIs", []string{}, cert.URIs)
+
+	usage, extUsage := s.keyUsage(), []x509.ExtKeyUsage{s.usage}
+	if _, ec := cert.PublicKey.(*ecdsa.PublicKey); !ec && !s.isCA && cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0 {
+		usage |= x509.KeyUsageKeyEncipherment
+	}
+	differ("key usages", keyUsageNames(usage), keyUsageNames(cert.KeyUsage))
+	differ("extended key usages", extKeyUsageNames(extUsage, nil), extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
+
+	differ("basic constraints", true, cert.BasicConstraintsValid)
+	differ("CA", s.isCA, cert.IsCA)
+	if s.isCA {
+		differ("path length", 0, cert.MaxPathLen)
+	}
+	differ("name constraints", s.constraints, constraintsOf(cert))
+	differ("critical name constraints", s.constraints != nil, cert.PermittedDNSDomainsCritical)
+	differ("unexpected extensions", []string{}, s.unexpectedExtensions(cert))
+	return out
+}
+
+// unexpectedExtensions guards against extensions that a CSR or a profile's default might slip in.
+func (s spec) unexpectedExtensions(cert *x509.Certificate) []string {
+	known := map[string]bool{
+		"2.5.29.14": true, // subject key identifier
+		"2.5.29.15": true, // key usage
+		"2.5.29.19": true, // basic constraints
+		"2.5.29.35": true, // authority key identifier
+		"2.5.29.37": true, // extended key usage
+	}
+	if len(s.dnsNames)+len(s.ips) > 0 {
+		known["2.5.29.17"] = true // subject alternative name
+	}
+	if s.constraints != nil {
+		known[oidNameConstraints.String()] = true
+	}
+	found := map[string]bool{}
+	for _, ext := range cert.Extensions {
+		if oid := ext.Id.String(); !known[oid] {
+			found[oid] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// checkIssued compares a freshly signed certificate with all that was asked. issuer is cert itself for a root.
+func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) error {
+	out := s.mismatches(cert)
+	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+
+	if !cert.NotBefore.Equal(s.notBefore) || !cert.NotAfter.Equal(s.notAfter) {
+		bad("validity: expected %s to %s, found %s to %s", s.notBefore, s.notAfter, cert.NotBefore, cert.NotAfter)
+	}
+	if cert.NotAfter.After(issuer.NotAfter) {
+		bad("validity: ends %s, after its CA at %s", cert.NotAfter, issuer.NotAfter)
+	}
+	if !samePublicKey(cert.PublicKey, key) {
+		bad("public key: is not the key that was given")
+	}
+	if err := checkSerial(cert.SerialNumber); err != "" {
+		bad("%s", err)
+	}
+	// RFC 5280 section 4.2.1.1: the key identifier of the issuer, which a self-signed certificate may leave out.
+	if aki := hex.EncodeToString(cert.AuthorityKeyId); aki != hex.EncodeToString(issuer.SubjectKeyId) && (aki != "" || cert != issuer) {
+		bad("authority key identifier: expected %x, found %s", issuer.SubjectKeyId, aki)
+	}
+	if len(cert.SubjectKeyId) == 0 {
+		bad("subject key identifier: expected one, found none")
+	}
+	if err := cert.CheckSignatureFrom(issuer); err != nil {
+		bad("signature: %v", err)
+	}
+	if len(out) > 0 {
+		return fmt.Errorf("check issued certificate: the signer did not do what was asked: %q", out)
+	}
+	return nil
+}
+
+// checkSerial holds RFC 5280 section 4.1.2.2: positive, at most 20 octets in DER, whose sign bit takes one bit.
+func checkSerial(serial *big.Int) string {
+	if serial.Sign() <= 0 || serial.BitLen() > 20*8-1 {
+		return fmt.Sprintf("serial number: expected 1 to 159 bits and positive, found %d bits with sign %d", serial.BitLen(), serial.Sign())
+	}
+	return ""
+}
+
+func sorted(in []string) []string {
+	return slices.Sorted(slices.Values(in))
+}
+
+func toStrings[T fmt.Stringer](in []T) []string {
+	out := make([]string, 0, len(in))
+	for _, v := range in {
+		out = append(out, v.String())
+	}
+	return out
+}
