@@ -1,22 +1,53 @@
 #!/usr/bin/env bash
-# Writes every zz_generated.* file anew with the generators of the very version of k8s.io/* that go.mod names.
-# The work is done by the script that k8s.io/code-generator ships for this; generators are built into bin/generators.
+# Writes all generated code anew: zz_generated.* and generated.{proto,pb.go} of pkg/apis, with the generators of the very
+# version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. They are built into
+# bin/generators. Protobuf needs protoc; where it is missing and apt-get may install it, it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The generators and the code they write must have one version: the tag grammar changes between minors.
-go mod download k8s.io/code-generator
-codegen=$(go list -m -f '{{.Dir}}' k8s.io/code-generator)
 module=$(go list -m)
+dir() { go mod download "$1" && go list -m -f '{{.Dir}}' "$1"; }
+codegen=$(dir k8s.io/code-generator)
 export GOBIN=$PWD/bin/generators GOFLAGS="${GOFLAGS:-} -mod=mod"
+boilerplate=$PWD/scripts/boilerplate.go.txt
+
+if ! command -v protoc >/dev/null; then
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "generate: protoc is missing; install it (Debian: apt-get install protobuf-compiler) and run this again" >&2
+    exit 1
+  fi
+  echo "Installing protoc"
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends protobuf-compiler >/dev/null
+fi
+
+# Deepcopy, defaults, conversions, validation and OpenAPI: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
-
-boilerplate=scripts/boilerplate.go.txt
+# Where a type is gone, its protobuf code does not compile and would stop the others.
+rm -f pkg/apis/*/*/generated.pb.go pkg/apis/*/*/generated.proto
 kube::codegen::gen_helpers --boilerplate "$boilerplate" pkg/apis
+report=$(mktemp)
 kube::codegen::gen_openapi --boilerplate "$boilerplate" \
   --extra-pkgs k8s.io/api/authentication/v1 \
   --output-dir pkg/apis/openapi --output-pkg "$module/pkg/apis/openapi" \
   --output-model-name-file zz_generated.model_name.go \
-  --report-filename "$(mktemp)" --update-report \
+  --report-filename "$report" --update-report \
   pkg/apis
+rm -f "$report"
+
+# Protobuf: that script has no part for it. go-to-protobuf wants all packages below one directory by import path, so a
+# directory of symlinks is made for it; a package with "-" is imported and not written.
+echo "Generating protobuf code"
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/$(dirname "$module")" "$tree/k8s.io" "$tree/github.com/gogo"
+ln -s "$PWD" "$tree/$module"
+ln -s "$(dir k8s.io/apimachinery)" "$tree/k8s.io/apimachinery"
+ln -s "$(dir k8s.io/api)" "$tree/k8s.io/api"
+ln -s "$(dir github.com/gogo/protobuf)" "$tree/github.com/gogo/protobuf"
+go build -o "$GOBIN/" k8s.io/code-generator/cmd/go-to-protobuf k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo \
+  golang.org/x/tools/cmd/goimports
+packages=$(grep -l '+k8s:openapi-gen=true' pkg/apis/*/*/doc.go | xargs -n 1 dirname | sed "s|^|$module/|" | paste -sd, -)
+PATH=$GOBIN:$PATH go-to-protobuf --go-header-file "$boilerplate" --output-dir "$tree" --proto-import "$tree/github.com/gogo/protobuf/protobuf" \
+  --packages "$packages,-k8s.io/api/authentication/v1" \
+  --apimachinery-packages -k8s.io/apimachinery/pkg/util/intstr,-k8s.io/apimachinery/pkg/api/resource,-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1

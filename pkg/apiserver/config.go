@@ -12,6 +12,7 @@ import (
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	basecompatibility "k8s.io/component-base/compatibility"
 
@@ -118,10 +119,14 @@ func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error
 	if err := o.Recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
-	c.generic.Authentication.Authenticator, err = authentication.New(o.Recommended.Authentication, authentication.Sources{
+	sources := authentication.Sources{
 		RequestHeader: c.generic.Authentication.RequestHeaderConfig,
 		ClientCA:      clientCA,
 		TokenReviews:  client.AuthenticationV1(),
-	})
-	return err
+	}
+	if c.generic.Authentication.Authenticator, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
+		return err
+	}
+	c.generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-trust", func(*http.Request) error { return sources.Ready() }))
+	return nil
 }

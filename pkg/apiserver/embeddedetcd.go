@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 	"k8s.io/klog/v2"
 )
 
@@ -27,6 +28,7 @@ const (
 type embeddedEtcd struct {
 	etcd *embed.Etcd
 	lock *fileutil.LockedFile
+	logs zap.AtomicLevel
 }
 
 func socketPath(dataDir string) string { return filepath.Join(dataDir, "etcd.sock") }
@@ -67,13 +69,17 @@ func startEmbeddedEtcd(ctx context.Context, dataDir string) (_ *embeddedEtcd, er
 		}
 	}()
 
-	etcd, err := embed.StartEtcd(embeddedConfig(dataDir))
+	config, logs, err := embeddedConfig(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd in %s: %w", dataDir, err)
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
-		return &embeddedEtcd{etcd, lock}, nil
+		return &embeddedEtcd{etcd, lock, logs}, nil
 	case err = <-etcd.Err():
 	case <-time.After(embeddedStartTimeout):
 		err = fmt.Errorf("not ready after %s", embeddedStartTimeout)
@@ -84,7 +90,14 @@ func startEmbeddedEtcd(ctx context.Context, dataDir string) (_ *embeddedEtcd, er
 	return nil, fmt.Errorf("start embedded etcd in %s: %w", dataDir, err)
 }
 
-func embeddedConfig(dataDir string) *embed.Config {
+func embeddedConfig(dataDir string) (*embed.Config, zap.AtomicLevel, error) {
+	logs := zap.NewProductionConfig()
+	logs.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
+	logger, err := logs.Build()
+	if err != nil {
+		return nil, logs.Level, fmt.Errorf("make logger of embedded etcd: %w", err)
+	}
+
 	cfg := embed.NewConfig()
 	cfg.Name = "embedded"
 	cfg.Dir = filepath.Join(dataDir, "etcd")
@@ -95,10 +108,8 @@ func embeddedConfig(dataDir string) *embed.Config {
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.Logger = "zap"
-	cfg.LogOutputs = []string{"stderr"}
-	cfg.LogLevel = "error"
-	return cfg
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
+	return cfg, logs.Level, nil
 }
 
 func (e *embeddedEtcd) endpoint() string {
@@ -110,6 +121,8 @@ func (e *embeddedEtcd) failed() <-chan error { return e.etcd.Err() }
 
 // close stops etcd and gives the directory free. Call it after the server that uses it has stopped.
 func (e *embeddedEtcd) close() {
+	// Closing its own listeners looks to etcd like errors, with stack traces.
+	e.logs.SetLevel(zap.FatalLevel)
 	e.etcd.Close()
 	if err := e.lock.Close(); err != nil {
 		klog.ErrorS(err, "Unlocking the data directory")

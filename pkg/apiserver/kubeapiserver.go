@@ -82,11 +82,10 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface) error {
 }
 
 func checkTrust(cm *corev1.ConfigMap) error {
-	for _, key := range []string{"requestheader-client-ca-file", "client-ca-file"} {
-		if strings.TrimSpace(cm.Data[key]) == "" {
-			return fmt.Errorf("ConfigMap %s/%s has no %s: the aggregation layer of this cluster is not configured; "+
-				"set kube-apiserver's --requestheader-client-ca-file and --client-ca-file", cm.Namespace, cm.Name, key)
-		}
+	const key = "requestheader-client-ca-file"
+	if strings.TrimSpace(cm.Data[key]) == "" {
+		return fmt.Errorf("ConfigMap %s/%s has no %s: the aggregation layer of this cluster is not configured; "+
+			"set kube-apiserver's --requestheader-client-ca-file", cm.Namespace, cm.Name, key)
 	}
 	return nil
 }

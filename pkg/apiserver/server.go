@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -56,7 +57,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	err := s.generic.PrepareRun().RunWithContext(ctx)
 	if err == nil && ctx.Err() != nil {
-		if cause := context.Cause(ctx); cause != ctx.Err() {
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause
 		}
 	}

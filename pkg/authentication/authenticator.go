@@ -27,6 +27,18 @@ type Sources struct {
 	TokenReviews authenticationclient.AuthenticationV1Interface
 }
 
+// Ready returns nil when the front proxy's CA and headers are there. The library loads them through informers and reports
+// ready before those have synced: until then it takes the front proxy for a client without credentials.
+func (s Sources) Ready() error {
+	if _, ok := s.RequestHeader.CAContentProvider.VerifyOptions(); !ok {
+		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication")
+	}
+	if len(s.RequestHeader.UsernameHeaders.Value()) == 0 {
+		return fmt.Errorf("no header for the user's name is known: expected requestheader-username-headers in ConfigMap kube-system/extension-apiserver-authentication")
+	}
+	return nil
+}
+
 // New builds the authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too, but without a way to tell which of
 // its parts accepted a request, and with anonymous requests accepted for every path: the field Anonymous of the options
 // is not read. So each part is made by the same factory and put together here in the same order.

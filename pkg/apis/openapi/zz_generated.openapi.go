@@ -455,13 +455,13 @@ func schema_pkg_apis_workshop_v1_WidgetSpec(ref common.ReferenceCallback) common
 							Format:      "",
 						},
 					},
-					"size": {
+					"grade": {
 						SchemaProps: spec.SchemaProps{
-							Description: "size is one of Small, Medium, Large. Default: Medium.\n\nPossible enum values:\n - `\"Large\"`\n - `\"Medium\"`\n - `\"Small\"`",
-							Default:     "Medium",
+							Description: "grade is one of Economy, Standard, Premium. Default: Standard.\n\nPossible enum values:\n - `\"Economy\"`\n - `\"Premium\"`\n - `\"Standard\"`",
+							Default:     "Standard",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Large", "Medium", "Small"},
+							Enum:        []interface{}{"Economy", "Premium", "Standard"},
 						},
 					},
 					"replicas": {

@@ -29,20 +29,20 @@ type WidgetList struct {
 	Items []Widget
 }
 
-// WidgetSize is one of the sizes a widget is made in.
-type WidgetSize string
+// WidgetGrade is one of the grades a widget is made in.
+type WidgetGrade string
 
-// The sizes of a widget.
+// The grades of a widget.
 const (
-	WidgetSizeSmall  WidgetSize = "Small"
-	WidgetSizeMedium WidgetSize = "Medium"
-	WidgetSizeLarge  WidgetSize = "Large"
+	WidgetGradeEconomy  WidgetGrade = "Economy"
+	WidgetGradeStandard WidgetGrade = "Standard"
+	WidgetGradePremium  WidgetGrade = "Premium"
 )
 
 // WidgetSpec is what the user wants.
 type WidgetSpec struct {
 	Model       string
-	Size        WidgetSize
+	Grade        WidgetGrade
 	Replicas    *int32
 	MaxReplicas *int32
 	Parts       []WidgetPart

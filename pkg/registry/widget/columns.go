@@ -17,7 +17,7 @@ var columns = table.Convertor{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the widget"},
 		{Name: "Model", Type: "string", Description: "Design that the widget is built to"},
-		{Name: "Size", Type: "string", Description: "Size of the widget"},
+		{Name: "Grade", Type: "string", Description: "Quality that the widget is made in"},
 		{Name: "Desired", Type: "integer", Description: "Copies there shall be"},
 		{Name: "Ready", Type: "integer", Description: "Copies that are usable"},
 		{Name: "Age", Type: "string", Description: "Time since creation"},
@@ -32,7 +32,7 @@ var columns = table.Convertor{
 		if widget.Spec.Replicas != nil {
 			desired = int64(*widget.Spec.Replicas)
 		}
-		return []any{name, widget.Spec.Model, string(widget.Spec.Size), desired,
+		return []any{name, widget.Spec.Model, string(widget.Spec.Grade), desired,
 			int64(widget.Status.ReadyReplicas), age, int64(len(widget.Spec.Parts))}, nil
 	},
 }

@@ -17,11 +17,11 @@ type IdentityReview struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object's metadata.
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// status is filled in by the server; what a client sends is ignored.
 	// +optional
-	Status IdentityReviewStatus `json:"status,omitempty"`
+	Status IdentityReviewStatus `json:"status,omitempty" protobuf:"bytes,2,opt,name=status"`
 }
 
 // IdentityReviewStatus is what the server saw of the caller.
@@ -30,12 +30,12 @@ type IdentityReviewStatus struct {
 	// +optional
 	// +k8s:optional
 	// +k8s:opaqueType
-	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
+	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty" protobuf:"bytes,1,opt,name=userInfo"`
 	// authenticator is what accepted the credentials of the request: RequestHeader (the front proxy vouched for the
 	// user), ClientCertificate, BearerToken or Anonymous.
 	// +optional
-	Authenticator string `json:"authenticator,omitempty"`
+	Authenticator string `json:"authenticator,omitempty" protobuf:"bytes,2,opt,name=authenticator"`
 	// proxySubject is the subject of the front proxy's client certificate, if the authenticator is RequestHeader.
 	// +optional
-	ProxySubject string `json:"proxySubject,omitempty"`
+	ProxySubject string `json:"proxySubject,omitempty" protobuf:"bytes,3,opt,name=proxySubject"`
 }

@@ -17,13 +17,13 @@ type Widget struct {
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// spec is the desired state.
-	Spec WidgetSpec `json:"spec"`
+	Spec WidgetSpec `json:"spec" protobuf:"bytes,2,opt,name=spec"`
 	// status is the observed state. It is written through the status subresource only.
 	// +optional
-	Status WidgetStatus `json:"status,omitempty"`
+	Status WidgetStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -33,22 +33,22 @@ type WidgetList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard list metadata.
 	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// items is the list of widgets.
-	Items []Widget `json:"items"`
+	Items []Widget `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// WidgetSize is one of the sizes a widget is made in.
+// WidgetGrade is one of the grades a widget is made in.
 // +enum
 // +k8s:enum
-type WidgetSize string
+type WidgetGrade string
 
-// The sizes of a widget.
+// The grades of a widget.
 const (
-	WidgetSizeSmall  WidgetSize = "Small"
-	WidgetSizeMedium WidgetSize = "Medium"
-	WidgetSizeLarge  WidgetSize = "Large"
+	WidgetGradeEconomy  WidgetGrade = "Economy"
+	WidgetGradeStandard WidgetGrade = "Standard"
+	WidgetGradePremium  WidgetGrade = "Premium"
 )
 
 // WidgetSpec is what the user wants.
@@ -58,23 +58,23 @@ type WidgetSpec struct {
 	// +k8s:required
 	// +k8s:format=k8s-short-name
 	// +k8s:immutable
-	Model string `json:"model"`
-	// size is one of Small, Medium, Large. Default: Medium.
+	Model string `json:"model" protobuf:"bytes,1,opt,name=model"`
+	// grade is one of Economy, Standard, Premium. Default: Standard.
 	// +optional
 	// +k8s:optional
-	// +default="Medium"
-	Size WidgetSize `json:"size,omitempty"`
+	// +default="Standard"
+	Grade WidgetGrade `json:"grade,omitempty" protobuf:"bytes,2,opt,name=grade,casttype=WidgetGrade"`
 	// replicas is how many copies there shall be: at least 0, at most maxReplicas. Default: 1.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0
 	// +default=1
-	Replicas *int32 `json:"replicas,omitempty"`
+	Replicas *int32 `json:"replicas,omitempty" protobuf:"varint,3,opt,name=replicas"`
 	// maxReplicas is the most that replicas may be set to. Default: no limit.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=1
-	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
+	MaxReplicas *int32 `json:"maxReplicas,omitempty" protobuf:"varint,4,opt,name=maxReplicas"`
 	// parts lists what a widget is made of, at most 64 entries, each name once.
 	// +optional
 	// +k8s:optional
@@ -83,7 +83,7 @@ type WidgetSpec struct {
 	// +k8s:listType=map
 	// +k8s:listMapKey=name
 	// +k8s:maxItems=64
-	Parts []WidgetPart `json:"parts,omitempty"`
+	Parts []WidgetPart `json:"parts,omitempty" protobuf:"bytes,5,rep,name=parts"`
 }
 
 // WidgetPart is one kind of part that a widget is made of.
@@ -92,18 +92,18 @@ type WidgetPart struct {
 	// +required
 	// +k8s:required
 	// +k8s:format=k8s-short-name
-	Name string `json:"name"`
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 	// quantity is how many of the part one widget needs: at least 1. Default: 1.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=1
 	// +default=1
-	Quantity *int32 `json:"quantity,omitempty"`
+	Quantity *int32 `json:"quantity,omitempty" protobuf:"varint,2,opt,name=quantity"`
 	// material is what the part is made of, in at most 63 characters.
 	// +optional
 	// +k8s:optional
 	// +k8s:maxLength=63
-	Material string `json:"material,omitempty"`
+	Material string `json:"material,omitempty" protobuf:"bytes,3,opt,name=material"`
 }
 
 // WidgetStatus is what a controller observed.
@@ -112,20 +112,20 @@ type WidgetStatus struct {
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 	// replicas is how many copies exist.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0
-	Replicas int32 `json:"replicas"`
+	Replicas int32 `json:"replicas" protobuf:"varint,2,opt,name=replicas"`
 	// readyReplicas is how many copies are usable: at most replicas.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0
-	ReadyReplicas int32 `json:"readyReplicas"`
+	ReadyReplicas int32 `json:"readyReplicas" protobuf:"varint,3,opt,name=readyReplicas"`
 	// selector is the label selector of the copies, in the form of a query string.
 	// +optional
-	Selector string `json:"selector,omitempty"`
+	Selector string `json:"selector,omitempty" protobuf:"bytes,4,opt,name=selector"`
 	// conditions are the latest observations, each type once.
 	// +optional
 	// +listType=map
@@ -135,5 +135,5 @@ type WidgetStatus struct {
 	// +k8s:optional
 	// +k8s:listType=map
 	// +k8s:listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,5,rep,name=conditions"`
 }

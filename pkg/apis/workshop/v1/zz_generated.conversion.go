@@ -327,7 +327,7 @@ func Convert_workshop_WidgetPart_To_v1_WidgetPart(in *workshop.WidgetPart, out *
 
 func autoConvert_v1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
 	out.Model = in.Model
-	out.Size = workshop.WidgetSize(in.Size)
+	out.Grade = workshop.WidgetGrade(in.Grade)
 	out.Replicas = (*int32)(unsafe.Pointer(in.Replicas))
 	out.MaxReplicas = (*int32)(unsafe.Pointer(in.MaxReplicas))
 	out.Parts = *(*[]workshop.WidgetPart)(unsafe.Pointer(&in.Parts))
@@ -341,7 +341,7 @@ func Convert_v1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.
 
 func autoConvert_workshop_WidgetSpec_To_v1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
 	out.Model = in.Model
-	out.Size = WidgetSize(in.Size)
+	out.Grade = WidgetGrade(in.Grade)
 	out.Replicas = (*int32)(unsafe.Pointer(in.Replicas))
 	out.MaxReplicas = (*int32)(unsafe.Pointer(in.MaxReplicas))
 	out.Parts = *(*[]WidgetPart)(unsafe.Pointer(&in.Parts))

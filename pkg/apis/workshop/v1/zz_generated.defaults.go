@@ -37,8 +37,8 @@ func SetObjectDefaults_GadgetList(in *GadgetList) {
 }
 
 func SetObjectDefaults_Widget(in *Widget) {
-	if in.Spec.Size == "" {
-		in.Spec.Size = "Medium"
+	if in.Spec.Grade == "" {
+		in.Spec.Grade = "Standard"
 	}
 	if in.Spec.Replicas == nil {
 		var ptrVar1 int32 = 1

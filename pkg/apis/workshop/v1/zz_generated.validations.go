@@ -203,6 +203,16 @@ func Validate_Widget(ctx context.Context, op operation.Operation, fldPath *field
 	return errs
 }
 
+var symbolsForWidgetGrade = sets.New(WidgetGradeEconomy, WidgetGradePremium, WidgetGradeStandard)
+
+// Validate_WidgetGrade validates an instance of WidgetGrade according
+// to declarative validation rules in the API schema.
+func Validate_WidgetGrade(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *WidgetGrade) (errs field.ErrorList) {
+	errs = append(errs, validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForWidgetGrade, nil)...)
+
+	return errs
+}
+
 // Validate_WidgetPart validates an instance of WidgetPart according
 // to declarative validation rules in the API schema.
 func Validate_WidgetPart(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *WidgetPart) (errs field.ErrorList) {
@@ -269,16 +279,6 @@ func Validate_WidgetPart(ctx context.Context, op operation.Operation, fldPath *f
 	return errs
 }
 
-var symbolsForWidgetSize = sets.New(WidgetSizeLarge, WidgetSizeMedium, WidgetSizeSmall)
-
-// Validate_WidgetSize validates an instance of WidgetSize according
-// to declarative validation rules in the API schema.
-func Validate_WidgetSize(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *WidgetSize) (errs field.ErrorList) {
-	errs = append(errs, validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForWidgetSize, nil)...)
-
-	return errs
-}
-
 // Validate_WidgetSpec validates an instance of WidgetSpec according
 // to declarative validation rules in the API schema.
 func Validate_WidgetSpec(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *WidgetSpec) (errs field.ErrorList) {
@@ -306,9 +306,9 @@ func Validate_WidgetSpec(ctx context.Context, op operation.Operation, fldPath *f
 			return
 		}(fldPath.Child("model"), &obj.Model, safe.Field(oldObj, func(oldObj *WidgetSpec) *string { return &oldObj.Model }), oldObj != nil)...)
 
-	// field WidgetSpec.Size
+	// field WidgetSpec.Grade
 	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *WidgetSize, oldValueCorrelated bool) (errs field.ErrorList) {
+		func(fldPath *field.Path, obj, oldObj *WidgetGrade, oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
 			if oldValueCorrelated && op.Type == operation.Update && (obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj)) {
 				return nil
@@ -324,9 +324,9 @@ func Validate_WidgetSpec(ctx context.Context, op operation.Operation, fldPath *f
 				return // do not proceed
 			}
 			// call the type's validation function
-			errs = append(errs, Validate_WidgetSize(ctx, op, fldPath, obj, oldObj)...)
+			errs = append(errs, Validate_WidgetGrade(ctx, op, fldPath, obj, oldObj)...)
 			return
-		}(fldPath.Child("size"), &obj.Size, safe.Field(oldObj, func(oldObj *WidgetSpec) *WidgetSize { return &oldObj.Size }), oldObj != nil)...)
+		}(fldPath.Child("grade"), &obj.Grade, safe.Field(oldObj, func(oldObj *WidgetSpec) *WidgetGrade { return &oldObj.Grade }), oldObj != nil)...)
 
 	// field WidgetSpec.Replicas
 	errs = append(errs,

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registration registers the API with the aggregation layer of kube-apiserver: it makes the APIServices from the
+// one list of versions, applies them, and waits until clients can use the API.
+//
+// cmd/extension-apiserver prints the APIServices, test/env applies them; it calls pkg/apis/workshop/install.
+package registration
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+const (
+	// groupPriority is the lowest that makes sense: where two groups have a resource of one name, kubectl prefers the
+	// group with the higher number, and an extension must never take a name from a built-in group.
+	groupPriority = 1000
+	// firstVersionPriority goes to the preferred version, each further one gets 10 less.
+	firstVersionPriority = 100
+)
+
+// Backend is the Service in front of the server, and the CA that signed its serving certificate.
+type Backend struct {
+	Namespace, Name string
+	// Port of the Service; 0 means 443.
+	Port int32
+	// CABundle is PEM. It is required: an APIService without it trusts the system's roots.
+	CABundle []byte
+}
+
+// APIServices returns one APIService for each version in install.Versions.
+func APIServices(backend Backend) []*apiregistrationv1.APIService {
+	port := backend.Port
+	if port == 0 {
+		port = 443
+	}
+	var all []*apiregistrationv1.APIService
+	for i, gv := range install.GroupVersions() {
+		all = append(all, &apiregistrationv1.APIService{
+			TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
+			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
+			Spec: apiregistrationv1.APIServiceSpec{
+				Group:                gv.Group,
+				Version:              gv.Version,
+				GroupPriorityMinimum: groupPriority,
+				VersionPriority:      int32(firstVersionPriority - 10*i),
+				Service:              &apiregistrationv1.ServiceReference{Namespace: backend.Namespace, Name: backend.Name, Port: &port},
+				CABundle:             backend.CABundle,
+			},
+		})
+	}
+	return all
+}
+
+// Apply creates the APIServices, or updates the spec of those that are there.
+func Apply(ctx context.Context, client apiregistration.APIServiceInterface, services []*apiregistrationv1.APIService) error {
+	for _, want := range services {
+		_, err := client.Create(ctx, want, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			var have *apiregistrationv1.APIService
+			if have, err = client.Get(ctx, want.Name, metav1.GetOptions{}); err == nil {
+				have.Spec = want.Spec
+				_, err = client.Update(ctx, have, metav1.UpdateOptions{})
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("apply APIService %s: %w", want.Name, err)
+		}
+	}
+	return nil
+}
+
+// Available returns nil when each APIService has the condition Available for the present spec. That alone says little:
+// one answer of five is enough for it, and kube-apiserver's discovery follows later.
+func Available(ctx context.Context, client apiregistration.APIServiceInterface, services []*apiregistrationv1.APIService) error {
+	for _, want := range services {
+		have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get APIService %s: %w", want.Name, err)
+		}
+		state := "no condition Available yet"
+		for _, c := range have.Status.Conditions {
+			if c.Type == apiregistrationv1.Available {
+				state = fmt.Sprintf("%s (%s) %s", c.Status, c.Reason, c.Message)
+				if c.Status == apiregistrationv1.ConditionTrue {
+					state = ""
+				}
+			}
+		}
+		if state != "" {
+			return fmt.Errorf("APIService %s is not available: %s", want.Name, state)
+		}
+	}
+	return nil
+}
+
+// Discovered returns nil when the aggregated discovery of kube-apiserver, which clients read, lists every version of the
+// group, fresh and with its resources.
+func Discovered(client discovery.AggregatedDiscoveryInterface) error {
+	_, resources, failed, err := client.GroupsAndMaybeResources()
+	if err != nil {
+		return fmt.Errorf("read discovery: %w", err)
+	}
+	for _, gv := range install.GroupVersions() {
+		if err := failed[gv]; err != nil {
+			return fmt.Errorf("discovery of %s: %w", gv, err)
+		}
+		if list := resources[gv]; list == nil || len(list.APIResources) == 0 {
+			return fmt.Errorf("discovery does not list %s yet", gv)
+		}
+	}
+	return nil
+}

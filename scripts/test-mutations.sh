@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Proves that the tests test: each test/mutations/*.patch takes one behaviour away, and the test that it names must then
+# fail. A patch begins with lines such as
+#   Test: go test ./pkg/registry/... -run 'TestWidgetValidation'
+# The patches are applied to a copy of the tree, never to the tree itself.
+#
+# Usage: scripts/test-mutations.sh [PATCH ...]     (default: all)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+patches=("$@")
+[ ${#patches[@]} -gt 0 ] || patches=(test/mutations/*.patch)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work"
+# The binaries of the control plane are not mutated; our own are built from the copy.
+mkdir -p "$work/bin" && ln -s "$PWD/bin/1.36" "$work/bin/1.36"
+(cd "$work" && git init -q && git add -A && git -c user.name=mutations -c user.email=mutations@localhost commit -qm base)
+
+survived=()
+for patch in "${patches[@]}"; do
+  test=$(sed -n 's/^Test: //p' "$patch" | head -n 1)
+  began=$SECONDS
+  if ! (cd "$work" && git apply "$OLDPWD/$patch"); then
+    echo "  BROKEN    $patch: it does not apply any more; make it anew"
+    survived+=("$patch")
+  elif out=$(cd "$work" && timeout 600 bash -c "$test" 2>&1); then
+    echo "  SURVIVED  $patch: '$test' passes although the behaviour is gone"
+    survived+=("$patch")
+  elif grep -qE '^(FAIL.*\[build failed\]|.*: undefined: )' <<<"$out"; then
+    echo "  BROKEN    $patch: it does not compile"
+    printf '%s\n' "$out" | tail -n 5
+    survived+=("$patch")
+  elif ! grep -q -- '--- FAIL' <<<"$out"; then
+    echo "  BROKEN    $patch: '$test' did not run a test that failed"
+    printf '%s\n' "$out" | tail -n 5
+    survived+=("$patch")
+  else
+    printf '  killed    %s (%ds)\n' "$patch" $((SECONDS - began))
+  fi
+  (cd "$work" && git checkout -q . && git clean -qfd)
+done
+printf '%d of %d mutations were found by their test\n' $((${#patches[@]} - ${#survived[@]})) ${#patches[@]}
+[ ${#survived[@]} -eq 0 ]

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Everything that can be checked without running the API: each line of output is a check, and the last says which failed.
+# Works on a dirty tree, but then says so and fails: what is checked must be what is committed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+failed=()
+check() {
+  local what=$1 began=$SECONDS out
+  shift
+  if out=$("$@" 2>&1); then
+    printf '  ok      %-40s %4ds\n' "$what" $((SECONDS - began))
+  else
+    printf '  FAILED  %-40s %4ds\n%s\n' "$what" $((SECONDS - began)) "$out"
+    failed+=("$what")
+  fi
+}
+
+clean() { [ -z "$(git status --porcelain)" ] || { git status --porcelain; git diff --stat; return 1; }; }
+generated() { scripts/generate.sh && clean; }
+tidy() {
+  local dir
+  for dir in . scripts/tools test/controlplane/*/; do (cd "$dir" && go mod tidy -diff) || return 1; done
+  go mod verify
+}
+# Whatever is fetched must be the same tomorrow.
+pinned() { ! git grep -nE '@latest|:latest\b|image: .*:(master|main)\b|insecureSkipTLSVerify: *true' -- ':!scripts/verify.sh' ':!.golangci.yaml' ':!docs' ; }
+# Files that a person reads at once are short; generated ones are read by nobody.
+short() {
+  git ls-files '*.go' | grep -v zz_generated | xargs wc -l | awk '$2 != "total" && $1 > 250 { print $2 ": " $1 " lines, at most 250"; bad = 1 } END { exit bad }'
+}
+scripts_parse() { local s; for s in $(git ls-files 'scripts/*.sh' .ci/run); do bash -n "$s" || return 1; done; }
+
+check "the tree is clean" clean
+check "generated code is current" generated
+check "modules are tidy and as their sums say" tidy
+check "go vet" go vet ./...
+check "lint and format" scripts/lint.sh
+check "everything fetched is pinned" pinned
+check "files are short" short
+check "scripts parse" scripts_parse
+check "the tree is still clean" clean
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'verify: %d failed:\n' ${#failed[@]} >&2
+  printf '  %s\n' "${failed[@]}" >&2
+  exit 1
+fi
