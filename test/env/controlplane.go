@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// startTimeout is how long a process may take until it is ready. Warm it is 1 to 3 s; the rest is for a busy machine.
+const startTimeout = 90 * time.Second
+
+// etcd is one etcd with its client's certificate.
+type etcd struct {
+	*process
+	url    string
+	client string // name of the client's certificate in the pki
+}
+
+// startEtcd starts an etcd that answers to clients of the etcd client CA only.
+func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etcd, error) {
+	clientPort, err := h.port(2379)
+	if err != nil {
+		return nil, err
+	}
+	peerPort, err := h.port(2380)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.pki.serving(name, h); err != nil {
+		return nil, err
+	}
+	if err := e.pki.client(e.pki.etcd, name+"-client", name+"-client"); err != nil {
+		return nil, err
+	}
+	et := &etcd{url: fmt.Sprintf("https://%s:%d", h.address, clientPort), client: name + "-client"}
+	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	et.process, err = e.processes.start(h, name, []string{
+		e.binary("etcd"),
+		"--name=" + name,
+		"--data-dir=" + filepath.Join(e.Dir, name),
+		"--listen-client-urls=" + et.url,
+		"--advertise-client-urls=" + et.url,
+		// One member has no peers; nobody needs the address.
+		"--listen-peer-urls=" + peer,
+		"--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=" + name + "=" + peer,
+		"--cert-file=" + e.pki.cert(name),
+		"--key-file=" + e.pki.key(name),
+		"--client-cert-auth",
+		"--trusted-ca-file=" + e.pki.cert("etcd-client-ca"),
+		"--log-level=warn",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return et, eventually(ctx, name, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, h, et) })
+}
+
+func (e *Environment) askEtcd(ctx context.Context, h *host, et *etcd) error {
+	pair, err := tls.LoadX509KeyPair(e.pki.cert(et.client), e.pki.key(et.client))
+	if err != nil {
+		return err
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Context:   ctx,
+		Endpoints: []string{et.url},
+		TLS: &tls.Config{
+			RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dialer(h))},
+	})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, err = client.Get(ctx, "health")
+	return err
+}
+
+// KubeAPIServer is one kube-apiserver of the control plane.
+type KubeAPIServer struct {
+	*process
+	// URL is where it serves.
+	URL     string
+	host    *host
+	command []string
+}
+
+// startKubeAPIServer starts a kube-apiserver with the aggregation layer on.
+func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name string) (*KubeAPIServer, error) {
+	port, err := h.port(6443)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.pki.serving(name, h); err != nil {
+		return nil, err
+	}
+	k := &KubeAPIServer{host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
+	k.command = append([]string{
+		e.binary("kube-apiserver"),
+		"--bind-address=" + h.address,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + e.pki.cert(name),
+		"--tls-private-key-file=" + e.pki.key(name),
+		"--etcd-servers=" + e.etcd.url,
+		"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
+		"--etcd-certfile=" + e.pki.cert(e.etcd.client),
+		"--etcd-keyfile=" + e.pki.key(e.etcd.client),
+		"--authorization-mode=RBAC",
+		"--client-ca-file=" + e.pki.cert("client-ca"),
+		// The aggregation layer: a CA of its own, and the UID header, which kube-apiserver does not publish by default.
+		"--requestheader-client-ca-file=" + e.pki.cert(certs.FrontProxyCADir),
+		"--requestheader-allowed-names=" + certs.FrontProxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + e.pki.cert(certs.FrontProxyClientDir),
+		"--proxy-client-key-file=" + e.pki.key(certs.FrontProxyClientDir),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + filepath.Join(e.pki.dir, "service-account", "tls.pub"),
+		"--service-account-signing-key-file=" + e.pki.key("service-account"),
+		"--service-cluster-ip-range=" + serviceNetwork,
+	}, e.routingArgs(h)...)
+	k.command = append(k.command, e.options.KubeAPIServerArgs...)
+	return k, e.runKubeAPIServer(ctx, k, name)
+}
+
+func (e *Environment) routingArgs(h *host) []string {
+	switch e.options.Network {
+	case EndpointRouting:
+		return []string{"--advertise-address=" + h.address, "--enable-aggregator-routing=true"}
+	case ClusterIPRouting:
+		return []string{"--advertise-address=" + h.address, "--enable-aggregator-routing=false"}
+	default:
+		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing only.
+		return []string{"--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
+	}
+}
+
+func (e *Environment) runKubeAPIServer(ctx context.Context, k *KubeAPIServer, name string) error {
+	var err error
+	if k.process, err = e.processes.start(k.host, name, k.command); err != nil {
+		return err
+	}
+	return eventually(ctx, name, startTimeout, func(ctx context.Context) error {
+		config, err := e.adminOf(k)
+		if err != nil {
+			return err
+		}
+		return askReady(ctx, config)
+	})
+}
+
+// RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready.
+func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer) error {
+	name := k.name
+	if err := k.stop(); err != nil {
+		return err
+	}
+	return e.runKubeAPIServer(ctx, k, name)
+}
+
+// startControllerManager starts the controllers of a cluster: namespaces are deleted, garbage is collected, quota counted.
+func (e *Environment) startControllerManager(h *host) error {
+	port, err := h.port(10257)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := e.Kubeconfig("system:kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	name := "kube-controller-manager"
+	if err := e.pki.serving(name, h); err != nil {
+		return err
+	}
+	_, err = e.processes.start(h, name, []string{
+		e.binary(name),
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=" + h.address,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + e.pki.cert(name),
+		"--tls-private-key-file=" + e.pki.key(name),
+		"--service-account-private-key-file=" + e.pki.key("service-account"),
+		"--root-ca-file=" + e.pki.cert("control-plane-ca"),
+		"--use-service-account-credentials",
+		// There is one of it.
+		"--leader-elect=false",
+	})
+	return err
+}
+
+// askReady asks a server for /readyz and returns what it says when it is not.
+func askReady(ctx context.Context, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	return getOK(ctx, client, config.Host+"/readyz?verbose")
+}
+
+func getOK(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", url, resp.Status, failedChecks(resp.Body))
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Minor is the version of Kubernetes whose control plane is started.
+const Minor = "1.36"
+
+// Environment is a running control plane with our servers behind it.
+type Environment struct {
+	// Dir holds state, logs and kubeconfigs.
+	Dir string
+	// KubeAPIServers and Servers are what runs, at least one of each.
+	KubeAPIServers []*KubeAPIServer
+	Servers        []*Server
+
+	root      string
+	options   Options
+	ctx       context.Context
+	fail      context.CancelCauseFunc
+	lock      *os.File
+	ports     ports
+	processes processes
+	pki       *pki
+	lan       *lan // nil on loopback
+	etcd      *etcd
+	stopOnce  sync.Once
+	stopErr   error
+}
+
+// Start starts everything and returns when the API is registered and a write to it succeeds. On an error, and when ctx
+// ends, all that was started is stopped; so it is by Stop, which the caller must call.
+func Start(ctx context.Context, options Options) (_ *Environment, err error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	e := &Environment{Dir: options.Dir, options: options}
+	e.ctx, e.fail = context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.Stop())
+		}
+	}()
+	if err := e.prepare(); err != nil {
+		return nil, err
+	}
+	if err := e.step("certificates", func() error { e.pki, err = newPKI(e.ctx, filepath.Join(e.Dir, "pki")); return err }); err != nil {
+		return nil, err
+	}
+	if err := e.startControlPlane(); err != nil {
+		return nil, err
+	}
+	if err := e.startServers(); err != nil {
+		return nil, err
+	}
+	if options.Unregistered {
+		return e, nil
+	}
+	return e, e.step("registration of the API", func() error { return e.Register(e.ctx) })
+}
+
+// prepare makes the directories and checks that the binaries are there.
+func (e *Environment) prepare() error {
+	var err error
+	if e.root, err = root(); err != nil {
+		return err
+	}
+	if e.Dir == "" {
+		// Not t.TempDir: the path of a Unix socket in it may have 107 bytes at most.
+		if e.Dir, err = os.MkdirTemp("", "apienv-"); err != nil {
+			return fmt.Errorf("make state directory: %w", err)
+		}
+	}
+	if e.Dir, err = filepath.Abs(e.Dir); err != nil {
+		return err
+	}
+	e.processes = processes{logDir: filepath.Join(e.Dir, "logs"), fail: e.fail}
+	for _, dir := range []string{e.Dir, e.processes.logDir, filepath.Join(e.Dir, "users")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make state directory: %w", err)
+		}
+	}
+	if e.lock, err = os.OpenFile(filepath.Join(e.Dir, ".env.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return fmt.Errorf("lock state directory: %w", err)
+	}
+	if err := syscall.Flock(int(e.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("lock state directory %s: it is in use by another run; stop that one first", e.Dir)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl"} {
+		if _, err := os.Stat(e.binary(name)); err != nil {
+			return fmt.Errorf("find %s: %w; build the control plane with: make controlplane", name, err)
+		}
+	}
+	if _, err := os.Stat(e.serverBinary()); err != nil {
+		return fmt.Errorf("find our server: %w; build it with: make build", err)
+	}
+	return nil
+}
+
+func (e *Environment) binary(name string) string { return filepath.Join(e.root, "bin", Minor, name) }
+func (e *Environment) serverBinary() string {
+	return filepath.Join(e.root, "bin", "extension-apiserver")
+}
+
+// step shows what is done and how long it took.
+func (e *Environment) step(what string, f func() error) error {
+	began := time.Now()
+	fmt.Fprintf(e.options.Progress, "  %-42s", what)
+	if err := f(); err != nil {
+		fmt.Fprintln(e.options.Progress, "failed")
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	fmt.Fprintf(e.options.Progress, "%5.1fs\n", time.Since(began).Seconds())
+	return nil
+}
+
+// startControlPlane starts the cluster: hosts, etcd, the kube-apiservers, the controllers and, for ClusterIPs, kube-proxy.
+func (e *Environment) startControlPlane() error {
+	hosts, err := e.controlPlaneHosts()
+	if err != nil {
+		return err
+	}
+	first := hosts[0]
+	if err := e.step("etcd", func() error { e.etcd, err = e.startEtcd(e.ctx, first, "etcd"); return err }); err != nil {
+		return err
+	}
+	for i, h := range hosts {
+		name := "kube-apiserver"
+		if i > 0 {
+			name = fmt.Sprintf("kube-apiserver-%d", i+1)
+		}
+		if err := e.step(name, func() error {
+			k, err := e.startKubeAPIServer(e.ctx, h, name)
+			e.KubeAPIServers = append(e.KubeAPIServers, k)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := e.startControllerManager(first); err != nil {
+		return err
+	}
+	if e.options.Network != ClusterIPRouting {
+		return nil
+	}
+	return e.step("kube-proxy", func() error { return e.startKubeProxies(e.ctx, hosts) })
+}
+
+// controlPlaneHosts returns a host for each kube-apiserver.
+func (e *Environment) controlPlaneHosts() ([]*host, error) {
+	if e.options.Network == Loopback {
+		return []*host{loopbackHost(&e.ports)}, nil
+	}
+	var err error
+	if e.lan, err = newLAN(); err != nil {
+		return nil, err
+	}
+	var hosts []*host
+	for i := range e.options.KubeAPIServers {
+		h, err := e.lan.addHost(fmt.Sprintf("control-plane-%d", i+1), i+1)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+// Done is closed when a process ended that should not have, or when the context of Start ended. Failure tells which.
+func (e *Environment) Done() <-chan struct{} { return e.ctx.Done() }
+
+// Failure returns why Done was closed, with the end of the log of the process that ended. It is nil while all is well.
+func (e *Environment) Failure() error { return context.Cause(e.ctx) }
+
+// Stop stops everything that was started, the last first, and removes the directory if Start made it.
+func (e *Environment) Stop() error {
+	e.stopOnce.Do(func() {
+		e.stopErr = e.processes.stopAll()
+		e.fail(nil)
+		if e.lan != nil {
+			e.lan.close()
+		}
+		e.ports.release()
+		if e.lock != nil {
+			e.lock.Close()
+		}
+		if e.options.Dir == "" && e.Dir != "" {
+			e.stopErr = errors.Join(e.stopErr, os.RemoveAll(e.Dir))
+		}
+	})
+	return e.stopErr
+}

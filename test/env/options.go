@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Network is how the processes reach each other.
+type Network string
+
+const (
+	// Loopback puts everything on 127.0.0.1, our server behind a Service of type ExternalName. Needs no rights.
+	Loopback Network = "Loopback"
+	// EndpointRouting makes every host a network namespace with an address of its own, and kube-apiserver picks one of the
+	// Service's endpoints itself (--enable-aggregator-routing). Needs the right to make network namespaces.
+	EndpointRouting Network = "EndpointRouting"
+	// ClusterIPRouting is EndpointRouting, but kube-apiserver connects to the Service's ClusterIP and a real kube-proxy
+	// on its host picks the endpoint. Needs nft too.
+	ClusterIPRouting Network = "ClusterIPRouting"
+)
+
+// Options say what to start. The zero value is a control plane on loopback with one server that embeds its etcd.
+type Options struct {
+	// Dir keeps state, logs and kubeconfigs; a second Start on it finds what the first stored. Empty means a temporary
+	// directory that Stop removes.
+	Dir string
+	// Network is Loopback unless set.
+	Network Network
+	// KubeAPIServers is how many kube-apiservers share the control plane: 1 or 2. Default 1; 2 needs a network of hosts.
+	KubeAPIServers int
+	// Servers is how many of our servers stand behind the Service. Default 1; more need a network of hosts and share an
+	// external etcd.
+	Servers int
+	// ExternalEtcd gives our servers an etcd over TLS instead of the embedded one.
+	ExternalEtcd bool
+	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each of our servers; of an
+	// argument that is there already, the last wins.
+	KubeAPIServerArgs, ServerArgs []string
+	// Unregistered stops before the API is registered, for tests of what happens until then.
+	Unregistered bool
+	// Progress gets a line for each step; nil means none.
+	Progress io.Writer
+}
+
+func (o *Options) complete() error {
+	if o.Network == "" {
+		o.Network = Loopback
+	}
+	if o.KubeAPIServers == 0 {
+		o.KubeAPIServers = 1
+	}
+	if o.Servers == 0 {
+		o.Servers = 1
+	}
+	if o.Servers > 1 {
+		o.ExternalEtcd = true
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.Network == Loopback && (o.Servers > 1 || o.KubeAPIServers > 1) {
+		return errors.New("start environment: more than one server or kube-apiserver needs Network EndpointRouting or ClusterIPRouting: " +
+			"on loopback a Service has one address only")
+	}
+	if o.KubeAPIServers > 2 {
+		return errors.New("start environment: KubeAPIServers is at most 2")
+	}
+	return nil
+}
+
+// root is the directory of the module, found from the working directory, which in a test is that of its package.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "test", "controlplane")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find the root of the module: no directory above has test/controlplane; run from inside the checkout")
+		}
+	}
+}

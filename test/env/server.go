@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// serverPort is where our servers listen on a host of their own.
+const serverPort = 6443
+
+// tokenLifetime is longer than anybody leaves `make run` running; each start gets a new token.
+const tokenLifetime = 7 * 24 * time.Hour
+
+// Server is one of our servers.
+type Server struct {
+	*process
+	// URL is where it serves; its certificate is for ServerName.
+	URL     string
+	host    *host
+	command []string
+}
+
+// ServerName is the name in the servers' certificate, which is that of the Service.
+const ServerName = ServiceName + "." + Namespace + ".svc"
+
+// startServers grants the rights of the manifests, nothing more, and starts our servers with a ServiceAccount token.
+func (e *Environment) startServers() error {
+	if err := e.step("rights of the server", func() error { return e.grant(e.ctx) }); err != nil {
+		return err
+	}
+	storage := func(i int) []string {
+		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", i))}
+	}
+	if e.options.ExternalEtcd {
+		var external *etcd
+		if err := e.step("etcd of the server", func() (err error) {
+			external, err = e.startEtcd(e.ctx, e.KubeAPIServers[0].host, "workshop-etcd")
+			return err
+		}); err != nil {
+			return err
+		}
+		storage = func(int) []string {
+			return []string{
+				"--etcd-servers=" + external.url,
+				"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
+				"--etcd-certfile=" + e.pki.cert(external.client),
+				"--etcd-keyfile=" + e.pki.key(external.client),
+			}
+		}
+	}
+	for i := 1; i <= e.options.Servers; i++ {
+		name := ServiceName
+		if i > 1 {
+			name = fmt.Sprintf("%s-%d", ServiceName, i)
+		}
+		if err := e.step(name, func() error { return e.startServer(e.ctx, name, i, storage(i)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant applies the namespace and the RBAC of the manifests with the real kubectl, and makes the servers' kubeconfig.
+func (e *Environment) grant(ctx context.Context) error {
+	base := filepath.Join("manifests", "base")
+	if _, stderr, err := e.Kubectl(ctx, "", "", "apply", "--server-side", "--force-conflicts",
+		"-f", filepath.Join(base, "namespace.yaml"), "-f", filepath.Join(base, "rbac.yaml")); err != nil {
+		return fmt.Errorf("kubectl apply %s: %w: %s", base, err, stderr)
+	}
+	token, err := e.Token(ctx, Namespace, serviceAccount)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(e.Dir, "server.token")
+	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+		return fmt.Errorf("write token: %w", err)
+	}
+	return e.writeKubeconfig(e.ServerKubeconfig(), e.KubeAPIServers[0], &clientcmdapi.AuthInfo{TokenFile: path})
+}
+
+// ServerKubeconfig is the path of the kubeconfig that our servers run with.
+func (e *Environment) ServerKubeconfig() string { return filepath.Join(e.Dir, "server.kubeconfig") }
+
+// Token returns a token of a ServiceAccount.
+func (e *Environment) Token(ctx context.Context, namespace, name string) (string, error) {
+	config, err := e.AdminConfig()
+	if err != nil {
+		return "", err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	seconds := int64(tokenLifetime.Seconds())
+	request, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request token of %s/%s: %w", namespace, name, err)
+	}
+	return request.Status.Token, nil
+}
+
+func (e *Environment) startServer(ctx context.Context, name string, number int, storage []string) error {
+	h := e.KubeAPIServers[0].host
+	if e.lan != nil {
+		var err error
+		// Hosts 1 and 2 are for kube-apiservers.
+		if h, err = e.lan.addHost(name, 10+number); err != nil {
+			return err
+		}
+	}
+	port, err := h.port(serverPort)
+	if err != nil {
+		return err
+	}
+	s := &Server{host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
+	s.command = append([]string{
+		e.serverBinary(), "serve",
+		"--kubeconfig=" + e.ServerKubeconfig(),
+		"--bind-address=" + h.address,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + e.pki.cert(certs.ServingDir),
+		"--tls-private-key-file=" + e.pki.key(certs.ServingDir),
+	}, storage...)
+	s.command = append(s.command, e.options.ServerArgs...)
+	e.Servers = append(e.Servers, s)
+	return e.runServer(ctx, s, name)
+}
+
+func (e *Environment) runServer(ctx context.Context, s *Server, name string) error {
+	var err error
+	if s.process, err = e.processes.start(s.host, name, s.command); err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(s.Config(e))
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	return eventually(ctx, name, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
+}
+
+// Config returns a client configuration without credentials for the server's own port, past kube-apiserver.
+func (s *Server) Config(e *Environment) *rest.Config {
+	return &rest.Config{
+		Host:            s.URL,
+		Dial:            s.host.dial,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: e.pki.cert(certs.ServingCADir), ServerName: ServerName},
+	}
+}
+
+// Client returns an HTTP client without credentials for the server's own port.
+func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTPClientFor(s.Config(e)) }
+
+// Restart stops the server as a rollout does and starts it again at the same place. It returns when it is ready.
+func (e *Environment) Restart(ctx context.Context, s *Server) error {
+	name := s.name
+	if err := s.stop(); err != nil {
+		return err
+	}
+	return e.runServer(ctx, s, name)
+}
+
+// Crash ends the server without a chance to clean up, and starts it again.
+func (e *Environment) Crash(ctx context.Context, s *Server) error {
+	name := s.name
+	s.kill()
+	return e.runServer(ctx, s, name)
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Admin is a user of the group system:masters, which may do anything.
+const (
+	Admin      = "admin"
+	adminGroup = "system:masters"
+)
+
+// Kubeconfig makes a user, known by a client certificate, and returns the path of its kubeconfig. The user has no rights
+// but those of every authenticated user, unless its groups give it some.
+func (e *Environment) Kubeconfig(user string, groups ...string) (string, error) {
+	return e.kubeconfig(e.KubeAPIServers[0], user, groups)
+}
+
+func (e *Environment) kubeconfig(k *KubeAPIServer, user string, groups []string) (string, error) {
+	name := fileName(k.host.name + "-" + strings.Join(append([]string{user}, groups...), "-"))
+	if err := e.pki.client(e.pki.clients, "user-"+name, user, groups...); err != nil {
+		return "", err
+	}
+	path := filepath.Join(e.Dir, "users", name+".kubeconfig")
+	return path, e.writeKubeconfig(path, k, &clientcmdapi.AuthInfo{
+		ClientCertificate: e.pki.cert("user-" + name), ClientKey: e.pki.key("user-" + name),
+	})
+}
+
+func (e *Environment) writeKubeconfig(path string, k *KubeAPIServer, auth *clientcmdapi.AuthInfo) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["env"] = &clientcmdapi.Cluster{Server: k.URL, CertificateAuthority: e.pki.cert("control-plane-ca")}
+	config.AuthInfos["user"] = auth
+	config.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: "user"}
+	config.CurrentContext = "env"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// Config makes a user as Kubeconfig does and returns a client configuration that works from any host.
+func (e *Environment) Config(user string, groups ...string) (*rest.Config, error) {
+	return e.ConfigAt(e.KubeAPIServers[0], user, groups...)
+}
+
+// ConfigAt is Config with a given kube-apiserver.
+func (e *Environment) ConfigAt(k *KubeAPIServer, user string, groups ...string) (*rest.Config, error) {
+	path, err := e.kubeconfig(k, user, groups)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, err
+	}
+	config.Dial = k.host.dial
+	// Tests send what they send at once; the default of 5 requests per second would make them wait.
+	config.QPS, config.Burst = 1000, 1000
+	return config, nil
+}
+
+func (e *Environment) adminOf(k *KubeAPIServer) (*rest.Config, error) {
+	return e.ConfigAt(k, Admin, adminGroup)
+}
+
+// AdminKubeconfig is the path of the kubeconfig of the user Admin.
+func (e *Environment) AdminKubeconfig() (string, error) { return e.Kubeconfig(Admin, adminGroup) }
+
+// AdminConfig is the client configuration of the user Admin at the first kube-apiserver.
+func (e *Environment) AdminConfig() (*rest.Config, error) { return e.adminOf(e.KubeAPIServers[0]) }
+
+// Kubectl runs the real kubectl as a user (empty means Admin) on the host of the first kube-apiserver.
+func (e *Environment) Kubectl(ctx context.Context, user, stdin string, args ...string) (stdout, stderr string, err error) {
+	groups := []string{}
+	if user == "" {
+		user, groups = Admin, []string{adminGroup}
+	}
+	kubeconfig, err := e.Kubeconfig(user, groups...)
+	if err != nil {
+		return "", "", err
+	}
+	cmd := exec.CommandContext(ctx, e.binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	cmd.Dir = e.root
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr, cmd.Stdin = &out, &errOut, strings.NewReader(stdin)
+	// A cache of its own: discovery cached for another cluster at the same address would be wrong.
+	cmd.Env = append(cmd.Environ(), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache"))
+	launch()(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return out.String(), errOut.String(), err
+}
+
+var notFileName = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
+
+// fileName makes a file name of a user's name: readable, and different for different users.
+func fileName(s string) string {
+	readable := notFileName.ReplaceAllString(s, "_")
+	if len(readable) > 60 {
+		readable = readable[:60]
+	}
+	return fmt.Sprintf("%s-%x", readable, sha256.Sum256([]byte(s)))[:min(len(readable)+9, 80)]
+}
+
+func dialer(h *host) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) { return h.dial(ctx, "tcp", address) }
+}
+
+// failedChecks keeps of a verbose health answer only the lines that say what is wrong.
+func failedChecks(body io.Reader) string {
+	data, err := io.ReadAll(io.LimitReader(body, 64<<10))
+	if err != nil {
+		return err.Error()
+	}
+	var failed []string
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if line != "" && !strings.HasPrefix(line, "[+]") {
+			failed = append(failed, line)
+		}
+	}
+	return strings.Join(failed, "; ")
+}

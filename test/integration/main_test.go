@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/test/env"
+)
+
+// shared is the environment of all tests that leave it as they found it.
+var shared *env.Environment
+
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, env.Options{}, &shared))
+}
+
+// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
+const patience = time.Minute
+
+// resource is the resource of the preferred version.
+func resource(name string) schema.GroupVersionResource {
+	return install.GroupVersions()[0].WithResource(name)
+}
+
+// kindCase is what the tests that run for every kind need to know of one.
+type kindCase struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	// sample is a file in manifests/samples.
+	sample string
+	// change sets a field of the spec by a merge patch; field and value are what must then be there.
+	change string
+	field  []string
+	value  any
+}
+
+// kindCases is filled by the files of the kinds.
+var kindCases []kindCase
+
+func (k kindCase) client(t *testing.T, config *rest.Config, namespace string) dynamic.ResourceInterface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !k.namespaced {
+		return client.Resource(k.resource)
+	}
+	return client.Resource(k.resource).Namespace(namespace)
+}
+
+// object reads the sample and gives it a name of its own.
+func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "manifests", "samples", k.sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	obj.SetName(name)
+	obj.SetNamespace("")
+	return obj
+}
+
+func adminConfig(t *testing.T, e *env.Environment) *rest.Config {
+	t.Helper()
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func adminClient(t *testing.T, e *env.Environment) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(adminConfig(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// newNamespace makes a namespace with a ServiceAccount "default" and deletes it at the end of the test.
+func newNamespace(t *testing.T, e *env.Environment) string {
+	t.Helper()
+	namespaces := adminClient(t, e).CoreV1().Namespaces()
+	ns, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := namespaces.Delete(context.WithoutCancel(t.Context()), ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("delete namespace: %v", err)
+		}
+	})
+	return ns.Name
+}
+
+// uniqueName returns a name for a cluster-scoped object that no other test uses.
+func uniqueName(t *testing.T) string {
+	t.Helper()
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	return fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
+}
+
+// invalidFields returns the fields that a 422 names, sorted.
+func invalidFields(t *testing.T, err error) []string {
+	t.Helper()
+	if !apierrors.IsInvalid(err) {
+		t.Fatalf("got %v, want Invalid", err)
+	}
+	status, _ := err.(apierrors.APIStatus) //nolint:errorlint // IsInvalid found it
+	var fields []string
+	for _, cause := range status.Status().Details.Causes {
+		fields = append(fields, cause.Field)
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
