@@ -115,7 +115,9 @@ func (l *lan) addHost(name string, number int) (*host, error) {
 			return fmt.Errorf("add address: %w", err)
 		}
 		// kube-proxy's rules act on packets that are on their way somewhere: a ClusterIP needs a route to be sent at all.
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: veth.Attrs().Index, Scope: netlink.SCOPE_LINK})
+		return netlink.RouteAdd(&netlink.Route{
+			LinkIndex: veth.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
+		})
 	})
 	if err == nil {
 		err = (&host{name: "bridge", ns: l.bridge}).onThread(func() error { return joinBridge(port) })

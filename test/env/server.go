@@ -28,10 +28,10 @@ const tokenLifetime = 7 * 24 * time.Hour
 // Server is one of our servers.
 type Server struct {
 	*process
-	// URL is where it serves; its certificate is for ServerName.
-	URL     string
-	host    *host
-	command []string
+	// Name is that of its log, URL where it serves. Its certificate is for ServerName.
+	Name, URL string
+	host      *host
+	command   []string
 }
 
 // ServerName is the name in the servers' certificate, which is that of the Service.
@@ -47,8 +47,11 @@ func (e *Environment) startServers() error {
 	}
 	if e.options.ExternalEtcd {
 		var external *etcd
-		if err := e.step("etcd of the server", func() (err error) {
-			external, err = e.startEtcd(e.ctx, e.KubeAPIServers[0].host, "workshop-etcd")
+		if err := e.step("etcd of the server", func() error {
+			h, err := e.newHost("workshop-etcd", 10)
+			if err == nil {
+				external, err = e.startEtcd(e.ctx, h, "workshop-etcd")
+			}
 			return err
 		}); err != nil {
 			return err
@@ -114,20 +117,24 @@ func (e *Environment) Token(ctx context.Context, namespace, name string) (string
 	return request.Status.Token, nil
 }
 
+// newHost returns a host with its own address, or loopback. The numbers 1 and 2 are for kube-apiservers, 10 for our etcd.
+func (e *Environment) newHost(name string, number int) (*host, error) {
+	if e.lan == nil {
+		return loopbackHost(&e.ports), nil
+	}
+	return e.lan.addHost(name, number)
+}
+
 func (e *Environment) startServer(ctx context.Context, name string, number int, storage []string) error {
-	h := e.KubeAPIServers[0].host
-	if e.lan != nil {
-		var err error
-		// Hosts 1 and 2 are for kube-apiservers.
-		if h, err = e.lan.addHost(name, 10+number); err != nil {
-			return err
-		}
+	h, err := e.newHost(name, 10+number)
+	if err != nil {
+		return err
 	}
 	port, err := h.port(serverPort)
 	if err != nil {
 		return err
 	}
-	s := &Server{host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
+	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
 	s.command = append([]string{
 		e.serverBinary(), "serve",
 		"--kubeconfig=" + e.ServerKubeconfig(),
@@ -138,12 +145,12 @@ func (e *Environment) startServer(ctx context.Context, name string, number int, 
 	}, storage...)
 	s.command = append(s.command, e.options.ServerArgs...)
 	e.Servers = append(e.Servers, s)
-	return e.runServer(ctx, s, name)
+	return e.runServer(ctx, s)
 }
 
-func (e *Environment) runServer(ctx context.Context, s *Server, name string) error {
+func (e *Environment) runServer(ctx context.Context, s *Server) error {
 	var err error
-	if s.process, err = e.processes.start(s.host, name, s.command); err != nil {
+	if s.process, err = e.processes.start(s.host, s.Name, s.command); err != nil {
 		return err
 	}
 	client, err := rest.HTTPClientFor(s.Config(e))
@@ -151,7 +158,7 @@ func (e *Environment) runServer(ctx context.Context, s *Server, name string) err
 		return err
 	}
 	defer client.CloseIdleConnections()
-	return eventually(ctx, name, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
+	return eventually(ctx, s.Name, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
 }
 
 // Config returns a client configuration without credentials for the server's own port, past kube-apiserver.
@@ -166,18 +173,22 @@ func (s *Server) Config(e *Environment) *rest.Config {
 // Client returns an HTTP client without credentials for the server's own port.
 func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTPClientFor(s.Config(e)) }
 
-// Restart stops the server as a rollout does and starts it again at the same place. It returns when it is ready.
-func (e *Environment) Restart(ctx context.Context, s *Server) error {
-	name := s.name
-	if err := s.stop(); err != nil {
+// StopServer stops a server as a rollout does.
+func (e *Environment) StopServer(s *Server) error { return s.stop() }
+
+// StartServer starts a stopped server again at the same place. It returns when it is ready.
+func (e *Environment) StartServer(ctx context.Context, s *Server) error { return e.runServer(ctx, s) }
+
+// RestartServer stops a server and starts it again.
+func (e *Environment) RestartServer(ctx context.Context, s *Server) error {
+	if err := e.StopServer(s); err != nil {
 		return err
 	}
-	return e.runServer(ctx, s, name)
+	return e.StartServer(ctx, s)
 }
 
-// Crash ends the server without a chance to clean up, and starts it again.
-func (e *Environment) Crash(ctx context.Context, s *Server) error {
-	name := s.name
+// CrashServer ends a server without a chance to clean up, and starts it again.
+func (e *Environment) CrashServer(ctx context.Context, s *Server) error {
 	s.kill()
-	return e.runServer(ctx, s, name)
+	return e.StartServer(ctx, s)
 }
