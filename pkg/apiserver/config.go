@@ -5,7 +5,9 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,6 +33,9 @@ type Config struct {
 // Config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
 // into a configuration. On an error everything that was started is stopped again.
 func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
+	if err := o.checkPort(ctx); err != nil {
+		return nil, err
+	}
 	client, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
@@ -65,6 +70,20 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 		return authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
 	}
 	return c, nil
+}
+
+// checkPort finds out early, and in words of its own, that the port is taken; the library does after etcd has started.
+func (o *Options) checkPort(ctx context.Context) error {
+	serving := o.Recommended.SecureServing
+	if serving.PermitPortSharing || serving.PermitAddressSharing {
+		return nil
+	}
+	address := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop what listens there", err)
+	}
+	return l.Close()
 }
 
 // applyDescription sets what the server says of itself: versions and OpenAPI.

@@ -22,9 +22,10 @@ import (
 const (
 	// trustName is the ConfigMap in which kube-apiserver publishes whom an extension API server may trust.
 	trustName = "extension-apiserver-authentication"
-	// startTimeout bounds the wait for kube-apiserver at start, so that a wrong address is reported within 10 s and a
-	// restart of kube-apiserver is survived.
-	startTimeout = 8 * time.Second
+	// startTimeout bounds the wait for kube-apiserver and etcd at start: a restart of theirs is survived, and with the
+	// last attempt, of at most attemptTimeout, a wrong address is reported within 10 s.
+	startTimeout   = 6 * time.Second
+	attemptTimeout = 3 * time.Second
 )
 
 // loadKubeconfig reads a kubeconfig file; an empty path means the ServiceAccount of the pod.
@@ -50,10 +51,11 @@ func newClient(path string) (kubernetes.Interface, error) {
 // waitForTrust waits until kube-apiserver answers and shows whom to trust. What time does not mend (a missing
 // permission, an unconfigured aggregation layer) is reported at once, the rest after startTimeout.
 func waitForTrust(ctx context.Context, client kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	var last error
-	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(context.Context) (bool, error) {
+		// Not the context of the poll: an attempt that it cuts short would hide why the others failed.
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
 		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trustName, metav1.GetOptions{})
 		switch {
 		case err == nil:
@@ -66,15 +68,10 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface) error {
 		if last == nil {
 			klog.InfoS("Waiting for kube-apiserver", "err", err)
 		}
-		if ctx.Err() == nil {
-			last = err
-		}
+		last = err
 		return false, nil
 	})
-	if wait.Interrupted(err) {
-		if last == nil {
-			last = err
-		}
+	if last != nil && wait.Interrupted(err) {
 		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the kubeconfig and that kube-apiserver is up",
 			metav1.NamespaceSystem, trustName, startTimeout, last)
 	}

@@ -133,6 +133,8 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 		"--service-account-key-file=" + filepath.Join(e.pki.dir, "service-account", "tls.pub"),
 		"--service-account-signing-key-file=" + e.pki.key("service-account"),
 		"--service-cluster-ip-range=" + serviceNetwork,
+		// Open watches are ended at shutdown; without this they hold it up for a minute.
+		"--shutdown-watch-termination-grace-period=2s",
 	}, e.routingArgs(h)...)
 	k.command = append(k.command, e.options.KubeAPIServerArgs...)
 	return k, e.runKubeAPIServer(ctx, k, name)
@@ -164,17 +166,26 @@ func (e *Environment) runKubeAPIServer(ctx context.Context, k *KubeAPIServer, na
 	})
 }
 
-// RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready.
+// RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready. The
+// controllers pause meanwhile: kube-controller-manager exits when kube-apiserver goes away while it still starts, and
+// there is no kubelet to start it again.
 func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer) error {
 	name := k.name
+	if err := e.controllers.stop(); err != nil {
+		return err
+	}
 	if err := k.stop(); err != nil {
 		return err
 	}
-	return e.runKubeAPIServer(ctx, k, name)
+	if err := e.runKubeAPIServer(ctx, k, name); err != nil {
+		return err
+	}
+	return e.startControllerManager()
 }
 
 // startControllerManager starts the controllers of a cluster: namespaces are deleted, garbage is collected, quota counted.
-func (e *Environment) startControllerManager(h *host) error {
+func (e *Environment) startControllerManager() error {
+	h := e.KubeAPIServers[0].host
 	port, err := h.port(10257)
 	if err != nil {
 		return err
@@ -187,7 +198,7 @@ func (e *Environment) startControllerManager(h *host) error {
 	if err := e.pki.serving(name, h); err != nil {
 		return err
 	}
-	_, err = e.processes.start(h, name, []string{
+	e.controllers, err = e.processes.start(h, name, []string{
 		e.binary(name),
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,

@@ -34,8 +34,12 @@ type Environment struct {
 	pki       *pki
 	lan       *lan // nil on loopback
 	etcd      *etcd
-	stopOnce  sync.Once
-	stopErr   error
+	// controllers is kube-controller-manager.
+	controllers *process
+	// serverKubeconfig is what our servers run with.
+	serverKubeconfig string
+	stopOnce         sync.Once
+	stopErr          error
 }
 
 // Start starts everything and returns when the API is registered and a write to it succeeds. On an error, and when ctx
@@ -147,7 +151,7 @@ func (e *Environment) startControlPlane() error {
 			return err
 		}
 	}
-	if err := e.startControllerManager(first); err != nil {
+	if err := e.startControllerManager(); err != nil {
 		return err
 	}
 	if e.options.Network != ClusterIPRouting {
@@ -175,6 +179,10 @@ func (e *Environment) controlPlaneHosts() ([]*host, error) {
 	}
 	return hosts, nil
 }
+
+// PKI is the directory of the certificates and keys; its layout is that of certs.Init, with client-ca, whose leaves are
+// users, beside.
+func (e *Environment) PKI() string { return e.pki.dir }
 
 // Done is closed when a process ended that should not have, or when the context of Start ended. Failure tells which.
 func (e *Environment) Done() <-chan struct{} { return e.ctx.Done() }

@@ -78,25 +78,29 @@ func (e *Environment) startServers() error {
 }
 
 // grant applies the namespace and the RBAC of the manifests with the real kubectl, and makes the servers' kubeconfig.
-func (e *Environment) grant(ctx context.Context) error {
+func (e *Environment) grant(ctx context.Context) (err error) {
 	base := filepath.Join("manifests", "base")
-	if _, stderr, err := e.Kubectl(ctx, "", "", "apply", "--server-side", "--force-conflicts",
+	if _, stderr, err := (Kubectl{}).Run(ctx, e, "apply", "--server-side", "--force-conflicts",
 		"-f", filepath.Join(base, "namespace.yaml"), "-f", filepath.Join(base, "rbac.yaml")); err != nil {
 		return fmt.Errorf("kubectl apply %s: %w: %s", base, err, stderr)
 	}
-	token, err := e.Token(ctx, Namespace, serviceAccount)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(e.Dir, "server.token")
-	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
-		return fmt.Errorf("write token: %w", err)
-	}
-	return e.writeKubeconfig(e.ServerKubeconfig(), e.KubeAPIServers[0], &clientcmdapi.AuthInfo{TokenFile: path})
+	e.serverKubeconfig, err = e.AccountKubeconfig(ctx, Namespace, serviceAccount)
+	return err
 }
 
-// ServerKubeconfig is the path of the kubeconfig that our servers run with.
-func (e *Environment) ServerKubeconfig() string { return filepath.Join(e.Dir, "server.kubeconfig") }
+// AccountKubeconfig returns the path of a kubeconfig with a token of a ServiceAccount.
+func (e *Environment) AccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	token, err := e.Token(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Join(e.Dir, "users", fileName("account-"+namespace+"-"+name))
+	if err := os.WriteFile(base+".token", []byte(token), 0o600); err != nil {
+		return "", fmt.Errorf("write token: %w", err)
+	}
+	path := base + ".kubeconfig"
+	return path, e.writeKubeconfig(path, e.KubeAPIServers[0], &clientcmdapi.AuthInfo{TokenFile: base + ".token"})
+}
 
 // Token returns a token of a ServiceAccount.
 func (e *Environment) Token(ctx context.Context, namespace, name string) (string, error) {
@@ -137,7 +141,7 @@ func (e *Environment) startServer(ctx context.Context, name string, number int, 
 	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
 	s.command = append([]string{
 		e.serverBinary(), "serve",
-		"--kubeconfig=" + e.ServerKubeconfig(),
+		"--kubeconfig=" + e.serverKubeconfig,
 		"--bind-address=" + h.address,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + e.pki.cert(certs.ServingDir),

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -83,29 +82,6 @@ func (e *Environment) AdminKubeconfig() (string, error) { return e.Kubeconfig(Ad
 
 // AdminConfig is the client configuration of the user Admin at the first kube-apiserver.
 func (e *Environment) AdminConfig() (*rest.Config, error) { return e.adminOf(e.KubeAPIServers[0]) }
-
-// Kubectl runs the real kubectl as a user (empty means Admin) on the host of the first kube-apiserver.
-func (e *Environment) Kubectl(ctx context.Context, user, stdin string, args ...string) (stdout, stderr string, err error) {
-	groups := []string{}
-	if user == "" {
-		user, groups = Admin, []string{adminGroup}
-	}
-	kubeconfig, err := e.Kubeconfig(user, groups...)
-	if err != nil {
-		return "", "", err
-	}
-	cmd := exec.CommandContext(ctx, e.binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
-	cmd.Dir = e.root
-	var out, errOut strings.Builder
-	cmd.Stdout, cmd.Stderr, cmd.Stdin = &out, &errOut, strings.NewReader(stdin)
-	// A cache of its own: discovery cached for another cluster at the same address would be wrong.
-	cmd.Env = append(cmd.Environ(), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache"))
-	launch()(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
-	if err == nil {
-		err = cmd.Wait()
-	}
-	return out.String(), errOut.String(), err
-}
 
 var notFileName = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
 

@@ -139,3 +139,14 @@ func invalidFields(t *testing.T, err error) []string {
 	slices.Sort(fields)
 	return slices.Compact(fields)
 }
+
+// named returns a sample file with another name for its object, without its namespace.
+func named(t *testing.T, file, name string) string {
+	t.Helper()
+	k := kindCase{sample: filepath.Base(file)}
+	data, err := yaml.Marshal(k.object(t, name).Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

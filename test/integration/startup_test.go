@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// TestRefusesToStart: what is wrong is said within 10 s, with what to do, and nothing is served.
+func TestRefusesToStart(t *testing.T) {
+	account := newAccount(t, "no-rights")
+	kubeconfig := sharedKubeconfig(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, tc := range map[string]struct {
+		args []string
+		want string // a regular expression
+	}{
+		"port taken": {
+			[]string{"--kubeconfig=" + kubeconfig, "--secure-port=" + port(taken)},
+			`address already in use.*--secure-port`,
+		},
+		"kube-apiserver unreachable": {
+			[]string{"--kubeconfig=" + unreachable(t, kubeconfig)},
+			`(?s)read ConfigMap kube-system/extension-apiserver-authentication.*connection refused.*check the address`,
+		},
+		"etcd unreachable": {
+			[]string{"--kubeconfig=" + kubeconfig, "--etcd-servers=http://127.0.0.1:1"},
+			`read from etcd \[http://127\.0\.0\.1:1\].*check --etcd-servers`,
+		},
+		"trust unreadable": {
+			[]string{"--kubeconfig=" + account},
+			`kubectl create rolebinding .* -n kube-system --role=extension-apiserver-authentication-reader --serviceaccount=default:no-rights`,
+		},
+		"data directory in use": {
+			[]string{"--kubeconfig=" + kubeconfig, "--data-dir=" + filepath.Join(shared.Dir, "data-1")},
+			`data-1 is in use by another server`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, tc.args...)
+			select {
+			case <-s.done:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("still running after 10 s:\n%s", s)
+			}
+			if s.cmd.ProcessState.Success() {
+				t.Error("exit code 0, want another")
+			}
+			if !regexp.MustCompile(tc.want).MatchString(s.String()) {
+				t.Errorf("want a message that matches %s, got:\n%s", tc.want, s)
+			}
+		})
+	}
+}
+
+// TestMissingPermission: a server that may not read the cluster's admission policies is not ready, refuses writes and
+// names the rule; once it is granted, all is well without a restart.
+func TestMissingPermission(t *testing.T) {
+	kubeconfig := newAccount(t, "few-rights")
+	bind(t, "few-rights", "RoleBinding", "Role", "extension-apiserver-authentication-reader")
+	bind(t, "few-rights", "ClusterRoleBinding", "ClusterRole", "system:auth-delegator")
+	s := serve(t, "--kubeconfig="+kubeconfig)
+	rule := "list mutatingadmissionpolicies.admissionregistration.k8s.io"
+	shared.Eventually(t, "the missing rule in the log", patience, func(context.Context) error {
+		if !strings.Contains(s.String(), rule) {
+			return fmt.Errorf("not in the log:\n%s", s)
+		}
+		return nil
+	})
+	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
+	write := func() (int, string) {
+		return directRequest(t, shared, s.url, proxy, http.MethodPost, "/apis/"+gadgetCase.resource.GroupVersion().String()+"/gadgets?dryRun=All",
+			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, []byte(named(t, "gadget.yaml", "g")))
+	}
+	shared.Eventually(t, "an answer to a write", patience, func(context.Context) error {
+		status, body := write()
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, rule) {
+			return fmt.Errorf("%d %s, want 503 that names %s", status, body, rule)
+		}
+		return nil
+	})
+	if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz", nil, nil); status != http.StatusInternalServerError || !strings.Contains(body, "permissions") {
+		t.Errorf("/readyz: %d %s, want 500 that names the check permissions", status, body)
+	}
+
+	bind(t, "few-rights", "ClusterRoleBinding", "ClusterRole", "extension-apiserver")
+	shared.Eventually(t, "the server to be ready after the grant", 2*patience, func(context.Context) error {
+		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusOK {
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
+	if status, body := write(); status != http.StatusCreated {
+		t.Errorf("write after the grant: %d %s, want 201", status, body)
+	}
+}
+
+// server is a server that a test starts itself.
+type server struct {
+	cmd  *exec.Cmd
+	url  string
+	done chan struct{}
+	mu   sync.Mutex
+	log  bytes.Buffer
+}
+
+func (s *server) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.Write(p)
+}
+
+func (s *server) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+// serve starts our server with the certificates of the shared environment, and ends it with the test. Flags that are
+// not given get values that work.
+func serve(t *testing.T, args ...string) *server {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	// Not t.TempDir: the path of the socket in it would be too long.
+	dir, err := os.MkdirTemp("", "serve-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := filepath.Join(shared.PKI(), certs.ServingDir)
+	s := &server{url: "https://" + free.Addr().String(), done: make(chan struct{})}
+	s.cmd = exec.Command(filepath.Join("..", "..", "bin", "extension-apiserver"), append([]string{
+		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port(free), "--data-dir=" + dir,
+		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
+	}, args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(s.done)
+		_ = s.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-s.done
+		os.RemoveAll(dir)
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", s)
+		}
+	})
+	return s
+}
+
+func port(l net.Listener) string { return strconv.Itoa(l.Addr().(*net.TCPAddr).Port) }
+
+// unreachable copies a kubeconfig and lets it point to a port where nobody listens.
+func unreachable(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	data, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	data = regexp.MustCompile(`server: .*`).ReplaceAll(data, []byte("server: https://127.0.0.1:1"))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// sharedKubeconfig is that of the ServiceAccount of the manifests.
+func sharedKubeconfig(t *testing.T) string {
+	t.Helper()
+	path, err := shared.AccountKubeconfig(t.Context(), env.Namespace, "extension-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newAccount makes a ServiceAccount without rights and returns its kubeconfig.
+func newAccount(t *testing.T, name string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := adminClient(t, shared).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	path, err := shared.AccountKubeconfig(t.Context(), "default", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// bind gives a ServiceAccount of the namespace default a role; a RoleBinding is made in kube-system.
+func bind(t *testing.T, account, kind, roleKind, role string) {
+	t.Helper()
+	rbac := adminClient(t, shared).RbacV1()
+	meta := metav1.ObjectMeta{Name: account + ":" + role}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: roleKind, Name: role}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}}
+	var err error
+	if kind == "RoleBinding" {
+		_, err = rbac.RoleBindings(metav1.NamespaceSystem).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	} else {
+		_, err = rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
