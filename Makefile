@@ -13,7 +13,7 @@ help: ## Print the targets.
 
 .PHONY: run
 run: controlplane build ## Start a control plane with our API behind it; Ctrl-C stops it.
-	@exec go run ./test/env/run
+	@go build -o bin/run-env ./test/env/run && exec bin/run-env
 
 .PHONY: run-clean
 run-clean: ## Forget the objects and logs of `make run`.

@@ -7,12 +7,15 @@
 package registration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
@@ -115,6 +118,29 @@ func Discovered(client discovery.AggregatedDiscoveryInterface) error {
 		}
 		if list := resources[gv]; list == nil || len(list.APIResources) == 0 {
 			return fmt.Errorf("discovery does not list %s yet", gv)
+		}
+	}
+	return nil
+}
+
+// Described returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and so does
+// MutatingAdmissionPolicy in our own server, which refuses writes without it.
+func Described(client openapi.Client) error {
+	paths, err := client.Paths()
+	if err != nil {
+		return fmt.Errorf("read OpenAPI v3: %w", err)
+	}
+	for _, gv := range install.GroupVersions() {
+		described, ok := paths["apis/"+gv.String()]
+		if !ok {
+			return fmt.Errorf("OpenAPI v3 does not list %s yet", gv)
+		}
+		schema, err := described.Schema(runtime.ContentTypeJSON)
+		if err != nil {
+			return fmt.Errorf("read OpenAPI v3 of %s: %w", gv, err)
+		}
+		if !bytes.Contains(schema, []byte(`"/apis/`+gv.String()+`/`)) {
+			return fmt.Errorf("OpenAPI v3 of %s has no paths yet", gv)
 		}
 	}
 	return nil

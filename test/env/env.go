@@ -193,7 +193,12 @@ func (e *Environment) Failure() error { return context.Cause(e.ctx) }
 // Stop stops everything that was started, the last first, and removes the directory if Start made it.
 func (e *Environment) Stop() error {
 	e.stopOnce.Do(func() {
-		e.stopErr = e.processes.stopAll()
+		if cause := e.Failure(); cause == nil || errors.Is(cause, context.Canceled) {
+			e.stopErr = e.processes.stopAll(stopTimeout)
+		} else {
+			// Something is gone already: what depends on it cannot stop in order, and that is no further error.
+			_ = e.processes.stopAll(time.Second)
+		}
 		e.fail(nil)
 		if e.lan != nil {
 			e.lan.close()

@@ -109,7 +109,9 @@ func (p *process) signal(sig syscall.Signal) error {
 }
 
 // stop ends the process: SIGTERM, and SIGKILL after stopTimeout. It does nothing if it ended before.
-func (p *process) stop() error {
+func (p *process) stop() error { return p.stopWithin(stopTimeout) }
+
+func (p *process) stopWithin(timeout time.Duration) error {
 	p.stopping.Store(true)
 	if err := p.signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", p.name, err)
@@ -117,11 +119,11 @@ func (p *process) stop() error {
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(stopTimeout):
+	case <-time.After(timeout):
 	}
 	_ = p.signal(syscall.SIGKILL)
 	<-p.done
-	return fmt.Errorf("stop %s: it did not end within %s and was killed; the end of %s:\n%s", p.name, stopTimeout, p.log, tail(p.log))
+	return fmt.Errorf("stop %s: it did not end within %s and was killed; the end of %s:\n%s", p.name, timeout, p.log, tail(p.log))
 }
 
 // kill ends the process at once, as a crash does.
@@ -131,8 +133,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stopAll stops what still runs, the last started first.
-func (ps *processes) stopAll() error {
+// stopAll stops what still runs, the last started first, and gives each so much time.
+func (ps *processes) stopAll(timeout time.Duration) error {
 	ps.mu.Lock()
 	all := ps.all
 	ps.all = nil
@@ -142,7 +144,7 @@ func (ps *processes) stopAll() error {
 	}
 	var errs []error
 	for _, p := range slices.Backward(all) {
-		errs = append(errs, p.stop())
+		errs = append(errs, p.stopWithin(timeout))
 	}
 	return errors.Join(errs...)
 }

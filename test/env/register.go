@@ -29,7 +29,7 @@ import (
 const registerTimeout = 90 * time.Second
 
 // Register makes the Service and, last, the APIServices, and waits at every kube-apiserver until they are Available, are
-// in discovery, and a write succeeds: a server can be Available and Ready while it refuses every write.
+// in discovery and OpenAPI, and a write succeeds: a server can be Available and Ready while it refuses every write.
 func (e *Environment) Register(ctx context.Context) error {
 	if err := e.applyService(ctx); err != nil {
 		return err
@@ -58,12 +58,12 @@ func (e *Environment) Register(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if err := eventually(ctx, "discovery", registerTimeout, func(context.Context) error {
+		if err := eventually(ctx, "discovery and OpenAPI", registerTimeout, func(context.Context) error {
 			client, err := discovery.NewDiscoveryClientForConfig(config)
 			if err != nil {
 				return err
 			}
-			return registration.Discovered(client)
+			return errors.Join(registration.Discovered(client), registration.Described(client.OpenAPIV3()))
 		}); err != nil {
 			return err
 		}

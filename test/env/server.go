@@ -4,10 +4,12 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -195,4 +197,19 @@ func (e *Environment) RestartServer(ctx context.Context, s *Server) error {
 func (e *Environment) CrashServer(ctx context.Context, s *Server) error {
 	s.kill()
 	return e.StartServer(ctx, s)
+}
+
+// VmRSS is the memory that the kernel counts for the server, in KiB (proc(5)).
+func (s *Server) VmRSS() (kib int, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			_, err := fmt.Sscan(value, &kib)
+			return kib, err
+		}
+	}
+	return 0, errors.New("no VmRSS in /proc/PID/status")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command run is `make run`: it starts the environment of the tests on one directory, tells how to use it, and keeps it
-// running until it is interrupted.
+// running until it is interrupted. scripts/measure.sh uses it too.
 package main
 
 import (
@@ -20,47 +20,76 @@ import (
 	"example.com/extension-apiserver/test/env"
 )
 
+type flags struct {
+	dir          string
+	externalEtcd bool
+	measure      time.Duration
+}
+
 func main() {
-	dir := flag.String("dir", ".run", "Directory of the state; a second run finds what the first stored.")
-	once := flag.Bool("once", false, "Stop when everything is ready, for measurements.")
+	var f flags
+	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
+	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
+	flag.DurationVar(&f.measure, "measure", -1, "Leave everything idle for so long, print the memory of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, *dir, *once); err != nil {
+	if err := run(ctx, f); err != nil {
 		fmt.Fprintf(os.Stderr, "run: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, dir string, once bool) error {
+func run(ctx context.Context, f flags) (err error) {
 	began := time.Now()
-	fmt.Printf("Starting a control plane with the extension API server behind it (state and logs in %s):\n", dir)
-	e, err := env.Start(ctx, env.Options{Dir: dir, Progress: os.Stdout})
+	fmt.Printf("Starting a control plane with the extension API server behind it (state and logs in %s):\n", f.dir)
+	e, err := env.Start(ctx, env.Options{Dir: f.dir, ExternalEtcd: f.externalEtcd, Progress: os.Stdout})
 	if err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted; everything that was started is stopped")
 		}
 		return err
 	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	defer func() { err = errors.Join(err, e.Stop()) }()
+	kubeconfig := filepath.Join(f.dir, "kubeconfig")
 	if err := writeKubeconfig(e, kubeconfig); err != nil {
-		return errors.Join(err, e.Stop())
+		return err
 	}
-	fmt.Printf("Ready after %.1fs. In another terminal:\n\n", time.Since(began).Seconds())
-	fmt.Printf("  export KUBECONFIG=%s PATH=%s:$PATH\n", abs(kubeconfig), abs(filepath.Join("bin", env.Minor)))
-	fmt.Print("  kubectl apply -f manifests/samples/widget.yaml\n")
-	fmt.Print("  kubectl get widgets -A -w\n")
-	fmt.Print("  kubectl create -f manifests/samples/identityreview.yaml -o yaml\n\n")
-	if once {
-		return e.Stop()
+	fmt.Printf("Ready after %.1fs.\n", time.Since(began).Seconds())
+	if f.measure >= 0 {
+		return measure(ctx, e, f.measure)
 	}
-	fmt.Println("Ctrl-C stops everything; `make run` finds the objects again, `make run-clean` forgets them.")
+	fmt.Printf(`
+In another terminal:
+
+  export KUBECONFIG=%s PATH=%s:$PATH
+  kubectl apply -f manifests/samples/widget.yaml
+  kubectl get widgets -A -w
+  kubectl create -f manifests/samples/identityreview.yaml -o yaml
+
+Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
+`, abs(kubeconfig), abs(filepath.Join("bin", env.Minor)))
 	<-e.Done()
 	if ctx.Err() == nil {
-		return errors.Join(e.Failure(), e.Stop())
+		return e.Failure()
 	}
 	fmt.Println("\nStopping ...")
-	return e.Stop()
+	return nil
+}
+
+// measure prints what the kernel says of the server's memory after it was idle.
+func measure(ctx context.Context, e *env.Environment, idle time.Duration) error {
+	select {
+	case <-e.Done():
+		return context.Cause(ctx)
+	case <-time.After(idle):
+	}
+	kib, err := e.Servers[0].VmRSS()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("VmRSS after %s idle: %d MiB\n", idle, kib/1024)
+	return nil
 }
 
 // writeKubeconfig copies the administrator's kubeconfig to where a user looks for it.

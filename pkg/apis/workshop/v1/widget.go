@@ -80,10 +80,12 @@ type WidgetSpec struct {
 	// +k8s:optional
 	// +listType=map
 	// +listMapKey=name
+	// +patchStrategy=merge
+	// +patchMergeKey=name
 	// +k8s:listType=map
 	// +k8s:listMapKey=name
 	// +k8s:maxItems=64
-	Parts []WidgetPart `json:"parts,omitempty" protobuf:"bytes,5,rep,name=parts"`
+	Parts []WidgetPart `json:"parts,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,5,rep,name=parts"`
 }
 
 // WidgetPart is one kind of part that a widget is made of.

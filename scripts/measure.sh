@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Measures what docs/measurements.md states: times to ready, memory of the idle server, size of the binary.
+# Takes about 4 minutes, most of it idle. Nothing else should run meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/build.sh
+go build -o bin/run-env ./test/env/run
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+echo "machine: $(nproc) cores, $(awk '/MemTotal/ { printf "%d", $2 / 1048576 }' /proc/meminfo) GiB, $(go version | cut -d' ' -f3-)"
+median() { sort -n | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] " (" a[1] " to " a[NR] ")" }'; }
+
+for i in 1 2 3 4 5; do bin/run-env -dir "$work/state" -measure 0s >"$work/run-$i"; done
+# The first run makes certificates and an empty etcd; the others find both, as a second `make run` does.
+printf 'make run to ready, s, median of 5 (least to most): %s\n' "$(sed -n 's/^Ready after \(.*\)s\.$/\1/p' "$work"/run-? | median)"
+printf 'server start to /readyz with embedded etcd, s, likewise: %s\n' "$(sed -n 's/^  extension-apiserver  *\(.*\)s$/\1/p' "$work"/run-? | median)"
+
+bin/run-env -dir "$work/embedded" -measure 60s >"$work/embedded.log"
+printf 'embedded etcd: %s\n' "$(grep VmRSS "$work/embedded.log")"
+bin/run-env -dir "$work/external" -external-etcd -measure 60s >"$work/external.log"
+printf 'external etcd: %s\n' "$(grep VmRSS "$work/external.log")"
+for b in extension-apiserver certgen; do
+  printf 'size of %s, stripped: %d MB\n' "$b" $(($(stat -c %s "bin/$b") / 1000000))
+done

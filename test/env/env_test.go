@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asParent makes the test binary the parent of an environment that ends in a way a test cannot survive.
+const asParent = "ENV_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(asParent); how != "" {
+		parent(how)
+	}
+	os.Exit(m.Run())
+}
+
+// parent starts an environment, tells its directory, and ends badly.
+func parent(how string) {
+	e, err := Start(context.Background(), Options{})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(e.Dir)
+	if how == "panic" {
+		panic("as told")
+	}
+	select {} // until killed
+}
+
+// TestNothingSurvives: when the parent panics or is killed, so are its children.
+func TestNothingSurvives(t *testing.T) {
+	for _, how := range []string{"panic", "kill"} {
+		t.Run(how, func(t *testing.T) {
+			if out, err := build(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), asParent+"="+how)
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(stdout).ReadString('\n')
+			dir := strings.TrimSpace(line)
+			if err != nil || dir == "" {
+				t.Fatalf("the parent did not tell its directory: %q, %v", line, err)
+			}
+			defer os.RemoveAll(dir)
+			if how == "kill" {
+				if n := len(processesWith(t, dir)); n < 4 {
+					t.Errorf("%d children before the kill, want 4: etcd, kube-apiserver, kube-controller-manager and our server", n)
+				}
+				_ = cmd.Process.Kill()
+			}
+			_ = cmd.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := eventually(ctx, "the children to end", 10*time.Second, func(context.Context) error {
+				if left := processesWith(t, dir); len(left) > 0 {
+					return fmt.Errorf("still there: %v", left)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// processesWith returns the command lines that name the directory, but for our own.
+func processesWith(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(data), dir+"/") {
+			name, _, _ := strings.Cut(string(data), "\x00")
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// TestChildDies: a child that ends by itself is noticed at once, with the end of its log, whenever that is.
+func TestChildDies(t *testing.T) {
+	if out, err := build(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Run("at start", func(t *testing.T) {
+		began := time.Now()
+		_, err := Start(t.Context(), Options{KubeAPIServerArgs: []string{"--no-such-flag"}})
+		if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended without being told to") || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+			t.Errorf("start: %v, want an error that names kube-apiserver and has the end of its log", err)
+		}
+		if took := time.Since(began); took > startTimeout/2 {
+			t.Errorf("noticed after %s, want at once", took)
+		}
+	})
+	t.Run("later", func(t *testing.T) {
+		e, err := Start(t.Context(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.etcd.signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-e.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not noticed within 10 s")
+		}
+		if err := e.Failure(); err == nil || !strings.Contains(err.Error(), "etcd ended without being told to (signal: killed)") {
+			t.Errorf("failure: %v, want one that names etcd", err)
+		}
+		// kube-apiserver without its etcd does not drain; that it is killed is not an error of this test.
+		_ = e.Stop()
+	})
+}
+
+// TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one
+// directory serves one at a time.
+func TestSeveralAtOnce(t *testing.T) {
+	if out, err := build(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var group sync.WaitGroup
+	environments := make([]*Environment, 2)
+	errs := make([]error, 2)
+	for i := range environments {
+		group.Go(func() { environments[i], errs[i] = Start(t.Context(), Options{}) })
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	first := environments[0]
+	if first.Servers[0].URL == environments[1].Servers[0].URL {
+		t.Errorf("both servers are at %s", first.Servers[0].URL)
+	}
+	if _, err := Start(t.Context(), Options{Dir: first.Dir}); err == nil || !strings.Contains(err.Error(), "in use by another run") {
+		t.Errorf("start on a directory in use: %v, want an error that says so", err)
+	}
+	for _, e := range environments {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+		if left := processesWith(t, e.Dir); len(left) > 0 {
+			t.Errorf("after Stop: %v still run", left)
+		}
+		if _, err := os.Stat(e.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("after Stop: directory %s: %v, want none", e.Dir, err)
+		}
+	}
+}
+
+// TestOptions: what cannot work is refused before anything starts.
+func TestOptions(t *testing.T) {
+	for name, options := range map[string]Options{
+		"two servers on loopback":         {Servers: 2},
+		"two kube-apiservers on loopback": {KubeAPIServers: 2},
+		"three kube-apiservers":           {KubeAPIServers: 3, Network: EndpointRouting},
+	} {
+		if _, err := Start(t.Context(), options); err == nil {
+			t.Errorf("%s: started, want an error", name)
+		}
+	}
+}
