@@ -52,7 +52,7 @@ package() {
 }
 
 echo "controlplane $minor: building ${binaries[*]} ($version) into $out/"
-echo "  The first time takes 10 to 15 minutes on 2 cores: about 2,000 packages are compiled from source, then cached by Go."
+echo "  The first time takes 4 to 10 minutes on 2 cores: about 2,000 packages are compiled from source. Go caches them."
 n=0
 for b in "${binaries[@]}"; do
   n=$((n + 1))
