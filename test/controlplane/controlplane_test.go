@@ -39,7 +39,9 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	if out := run(t, dir, "scripts/controlplane.sh"); out != "" {
 		t.Errorf("a build of what is current printed, want nothing:\n%s", out)
 	}
-	var version struct{ ClientVersion struct{ GitVersion, Minor string } }
+	var version struct {
+		ClientVersion struct{ GitVersion, Minor string }
+	}
 	out := run(t, dir, "bin/1.36/kubectl", "version", "--client", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &version); err != nil || version.ClientVersion.GitVersion != "v1.36.3" || version.ClientVersion.Minor != "36" {
 		t.Errorf("kubectl version: %+v (%v), want v1.36.3", version, err)

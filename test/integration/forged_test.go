@@ -120,7 +120,9 @@ func directRequest(t *testing.T, e *env.Environment, url string, pair *certs.Key
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Content-Type": {"application/yaml"}}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/yaml")
+	}
 	maps.Copy(req.Header, headers)
 	resp, err := client.Do(req)
 	if err != nil {
