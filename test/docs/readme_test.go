@@ -168,7 +168,8 @@ func (r *running) interrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-r.done:
+	case err := <-r.done:
+		t.Logf("make run ended: %v", err)
 	case <-time.After(time.Minute):
 		t.Fatalf("make run did not end within a minute after Ctrl-C:\n%s", r)
 	}

@@ -84,7 +84,9 @@ func TestHealthWithoutCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
 		if resp.StatusCode != want {
 			t.Errorf("GET %s without credentials: %d, want %d", path, resp.StatusCode, want)
 		}

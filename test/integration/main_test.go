@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,7 +132,10 @@ func invalidFields(t *testing.T, err error) []string {
 	if !apierrors.IsInvalid(err) {
 		t.Fatalf("got %v, want Invalid", err)
 	}
-	status, _ := err.(apierrors.APIStatus) //nolint:errorlint // IsInvalid found it
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		t.Fatalf("got %T, want a Status", err)
+	}
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
 		fields = append(fields, cause.Field)

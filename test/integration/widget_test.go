@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -160,7 +161,7 @@ func TestWidgetNamespaceDeletion(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there (%v): %+v", err, ns.Status)
+		return errors.Join(fmt.Errorf("still there: %+v", ns.Status), err)
 	})
 	if _, err := client.Get(t.Context(), "w", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("widget after its namespace: %v, want NotFound", err)
