@@ -12,9 +12,7 @@ patches=("$@")
 [ ${#patches[@]} -gt 0 ] || patches=(test/mutations/*.patch)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work"
-# The binaries of the control plane are not mutated; our own are built from the copy.
-mkdir -p "$work/bin" && ln -s "$PWD/bin/1.36" "$work/bin/1.36"
+scripts/copy-tree.sh "$work"
 (cd "$work" && git init -q && git add -A && git -c user.name=mutations -c user.email=mutations@localhost commit -qm base)
 
 survived=()

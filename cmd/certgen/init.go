@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
@@ -42,7 +43,7 @@ CA is trusted nowhere at first.`,
 
   # For scripts
   certgen init --service widgets --namespace demo --out pki -o json`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.DNSNames, opts.IPs = splitCommas(dns), splitCommas(ips)
 			if err := errors.Join(checkFormat(format), opts.Validate()); err != nil {

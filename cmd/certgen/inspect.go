@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
@@ -28,7 +29,7 @@ The exit code is 1 when a certificate has expired or has not begun, a key does n
   certgen inspect pki -o json | jq '.files[].certificates[]? | {subject, daysLeft}'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{"expected files or directories to inspect, found none; give at least one, such as ./pki"}
+				return usage.Errorf("expected files or directories to inspect, found none; give at least one, such as ./pki")
 			}
 			return nil
 		},

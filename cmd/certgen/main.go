@@ -15,19 +15,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
-const (
-	exitFinding = 1
-	exitUsage   = 2
-)
+// exitFinding is the exit code of a finding or a refusal.
+const exitFinding = 1
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,37 +42,29 @@ type environment struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, env environment) int {
-	cmd := newCommand(env)
-	cmd.SetArgs(args)
+	cmd := newCommand(env, args)
 	executed, err := cmd.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
 	code := exitFinding
+	if _, ok := errors.AsType[*usage.Error](err); ok {
+		code = usage.ExitCode
+	}
 	for _, e := range certs.Flatten(err) {
-		var invalid *certs.InvalidError
-		var usage *usageError
 		text := e.Error()
-		if errors.As(e, &invalid) {
-			text = "--" + text
-		}
-		if errors.As(e, &invalid) || errors.As(e, &usage) {
-			code = exitUsage
+		if _, ok := errors.AsType[*certs.InvalidError](e); ok {
+			text, code = "--"+text, usage.ExitCode
 		}
 		fmt.Fprintln(env.stderr, "certgen: "+text)
 	}
-	if code == exitUsage {
+	if code == usage.ExitCode {
 		fmt.Fprintf(env.stderr, "certgen: see %s --help\n", executed.CommandPath())
 	}
 	return code
 }
 
-// usageError is a command line that cannot be understood.
-type usageError struct{ reason string }
-
-func (e *usageError) Error() string { return e.reason }
-
-func newCommand(env environment) *cobra.Command {
+func newCommand(env environment, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certgen",
 		Short: "Make and inspect the certificates of an extension API server",
@@ -94,30 +84,14 @@ Results go to standard output, errors to standard error. Private keys are only e
   certgen inspect pki`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			reason := fmt.Sprintf("expected a command, found %q", args[0])
-			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-				reason += "; did you mean " + strings.Join(like, " or ") + "?"
-			}
-			return &usageError{reason}
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          usage.NoCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetOut(env.stdout)
 	cmd.SetErr(env.stderr)
 	cmd.SuggestionsMinimumDistance = 2
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
+	cmd.SetArgs(args)
+	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
 	cmd.AddCommand(newInitCommand(env), newInspectCommand(env), newVersionCommand(env))
 	return cmd
-}
-
-// noArgs refuses arguments, most of which are values whose flag was forgotten.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return &usageError{fmt.Sprintf("%s takes flags only, found %q", cmd.CommandPath(), args)}
-	}
-	return nil
 }

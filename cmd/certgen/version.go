@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/version"
 )
 
@@ -18,7 +19,7 @@ func newVersionCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of certgen, Go and cfssl",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkFormat(format); err != nil {
 				return err

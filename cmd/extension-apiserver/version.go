@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/version"
 )
 
@@ -17,7 +18,7 @@ func newVersionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this binary and of the libraries in it",
 		Example: "  extension-apiserver version\n  extension-apiserver version -o json",
-		Args:    cobra.NoArgs,
+		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			modules := []string{"k8s.io/apiserver", "go.etcd.io/etcd/server/v3"}
 			info := version.Get(modules...)
@@ -34,7 +35,7 @@ func newVersionCommand() *cobra.Command {
 					fmt.Fprintf(cmd.OutOrStdout(), "  %s %s\n", m, info.Libraries[m])
 				}
 			default:
-				return fmt.Errorf("--output is %q, expected text or json", output)
+				return usage.Errorf("--output is %q, expected text or json", output)
 			}
 			return nil
 		},

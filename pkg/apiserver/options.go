@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -44,6 +43,9 @@ type Options struct {
 	Logs    *logsapi.LoggingConfiguration
 }
 
+// The gates of the log flags are not among the library's own, and none can be added once there are flags.
+func init() { utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) }
+
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	recommended := genericoptions.NewRecommendedOptions("", nil)
@@ -54,9 +56,6 @@ func NewOptions() *Options {
 	recommended.Authorization.RemoteKubeConfigFileOptional = false
 	// Profiles and flag dumps tell more about a server than its users need to know.
 	recommended.Features.EnableProfiling = false
-
-	// The gates of the log flags are not among the library's own.
-	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 
 	codec := Codecs.LegacyCodec(install.StorageVersion())
 	serverRun := genericoptions.NewServerRunOptions()
@@ -126,53 +125,68 @@ func (o *Options) Complete() {
 	}
 }
 
-// Validate reports everything that is wrong, together.
-func (o *Options) Validate() error {
+// Validate returns everything that is wrong, in the order of the sections of the help text, more or less. It sets the
+// feature gates, since what is right depends on them.
+func (o *Options) Validate() []error {
 	var errs []error
-	errs = append(errs, o.ServerRun.Validate()...)
-	errs = append(errs, o.Recommended.Validate()...)
-	errs = append(errs, o.validateEtcd()...)
-	errs = append(errs, o.validateServing()...)
+	gates := o.ServerRun.ComponentGlobalsRegistry.Set()
+	if gates != nil {
+		errs = append(errs, fmt.Errorf("--feature-gates or --emulated-version: %w; --help lists what there is", gates))
+	}
 	errs = append(errs, o.validateKubeconfigs()...)
-	return utilerrors.NewAggregate(errs)
+	errs = append(errs, o.validateServing()...)
+	errs = append(errs, o.validateEtcd()...)
+	for _, err := range o.ServerRun.Validate() {
+		// It says again what Set said.
+		if gates == nil || err.Error() != gates.Error() {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, o.Recommended.Validate()...)
+	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, nil) {
+		errs = append(errs, fmt.Errorf("logging flags: %w", err))
+	}
+	return errs
 }
 
 // validateServing reads the certificate: a pair that does not match would otherwise be found one restart too late.
 func (o *Options) validateServing() []error {
+	var errs []error
 	serving := o.Recommended.SecureServing
 	pair := serving.ServerCert.CertKey
-	if serving.BindPort <= 0 {
-		return []error{fmt.Errorf("--secure-port is %d, expected 1 to 65535: there is no insecure port to fall back to", serving.BindPort)}
+	// The library reports the other numbers that are no ports.
+	if serving.BindPort == 0 {
+		errs = append(errs, fmt.Errorf("--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to"))
 	}
 	if pair.CertFile == "" || pair.KeyFile == "" {
-		return []error{fmt.Errorf("--tls-cert-file is %q and --tls-private-key-file is %q, expected both: "+
+		return append(errs, fmt.Errorf("--tls-cert-file is %q and --tls-private-key-file is %q, expected both: "+
 			"a certificate that this server made for itself could not be trusted by an APIService; "+
-			"make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR", pair.CertFile, pair.KeyFile)}
+			"make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR", pair.CertFile, pair.KeyFile))
 	}
 	if _, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile); err != nil {
-		return []error{fmt.Errorf("--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
-			"look at the pair with: certgen inspect %s", pair.CertFile, pair.KeyFile, err, pair.CertFile)}
+		errs = append(errs, fmt.Errorf("--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
+			"look at the pair with: certgen inspect %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
 	}
-	return nil
+	return errs
 }
 
 func (o *Options) validateKubeconfigs() []error {
 	var errs []error
-	for flag, path := range map[string]string{
-		"kubeconfig":                o.Recommended.CoreAPI.CoreAPIKubeconfigPath,
-		"authentication-kubeconfig": o.Recommended.Authentication.RemoteKubeConfigFile,
-		"authorization-kubeconfig":  o.Recommended.Authorization.RemoteKubeConfigFile,
+	kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath
+	if _, err := loadKubeconfig(kubeconfig); err != nil && kubeconfig == "" {
+		errs = append(errs, fmt.Errorf("--kubeconfig is not set and this is no pod of a cluster (%w), expected the path of a kubeconfig file", err))
+	} else if err != nil {
+		errs = append(errs, fmt.Errorf("--kubeconfig %s, expected a kubeconfig file: %w", kubeconfig, err))
+	}
+	for _, flag := range []struct{ name, path string }{
+		{"authentication-kubeconfig", o.Recommended.Authentication.RemoteKubeConfigFile},
+		{"authorization-kubeconfig", o.Recommended.Authorization.RemoteKubeConfigFile},
 	} {
-		if path == "" || flag != "kubeconfig" && path == o.Recommended.CoreAPI.CoreAPIKubeconfigPath {
+		if flag.path == kubeconfig {
 			continue
 		}
-		if _, err := loadKubeconfig(path); err != nil {
-			errs = append(errs, fmt.Errorf("--%s %s, expected a kubeconfig file: %w", flag, path, err))
-		}
-	}
-	if o.Recommended.CoreAPI.CoreAPIKubeconfigPath == "" {
-		if _, err := loadKubeconfig(""); err != nil {
-			errs = append(errs, fmt.Errorf("--kubeconfig is not set and this is no pod of a cluster (%w), expected the path of a kubeconfig file", err))
+		if _, err := loadKubeconfig(flag.path); err != nil {
+			errs = append(errs, fmt.Errorf("--%s %s, expected a kubeconfig file: %w", flag.name, flag.path, err))
 		}
 	}
 	return errs
@@ -183,16 +197,18 @@ func (o *Options) validateEtcd() []error {
 		// The embedded etcd sets the servers; until then validate as if it had.
 		etcd := *o.Etcd
 		etcd.StorageConfig.Transport.ServerList = []string{"unix:///"}
-		return append(etcd.Validate(), validateDataDir(o.DataDir)...)
+		return append(validateDataDir(o.DataDir), etcd.Validate()...)
 	}
 	errs := o.Etcd.Validate()
 	transport := o.Etcd.StorageConfig.Transport
-	for flag, path := range map[string]string{"etcd-cafile": transport.TrustedCAFile, "etcd-certfile": transport.CertFile, "etcd-keyfile": transport.KeyFile} {
-		if path == "" {
+	for _, flag := range []struct{ name, path string }{
+		{"etcd-cafile", transport.TrustedCAFile}, {"etcd-certfile", transport.CertFile}, {"etcd-keyfile", transport.KeyFile},
+	} {
+		if flag.path == "" {
 			continue
 		}
-		if _, err := os.ReadFile(path); err != nil {
-			errs = append(errs, fmt.Errorf("--%s %s, expected a readable file: %w", flag, path, err))
+		if _, err := os.ReadFile(flag.path); err != nil {
+			errs = append(errs, fmt.Errorf("--%s %s, expected a readable file: %w", flag.name, flag.path, err))
 		}
 	}
 	if (transport.CertFile == "") != (transport.KeyFile == "") {

@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry/widget"
 )
 
-// kinds is THE table: each line makes the storage of one kind, by resource path ("widgets", "widgets/status").
+// kinds is THE table: each line makes the storage of one kind, by resource path ("gadgets", "gadgets/status").
 var kinds = []func(*runtime.Scheme, generic.RESTOptionsGetter) (map[string]rest.Storage, error){
 	widget.NewStorage,
 	gadget.NewStorage,

@@ -6,6 +6,7 @@ package version
 import (
 	"runtime"
 	"runtime/debug"
+	"slices"
 )
 
 // version is stamped with -ldflags "-X example.com/extension-apiserver/pkg/version.version=...".
@@ -25,17 +26,21 @@ type Info struct {
 
 // Get returns the version and those of the named modules that the binary contains.
 func Get(modules ...string) Info {
-	info := Info{Version: version, Libraries: map[string]string{}, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return info
+	info := Info{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	var deps []*debug.Module
+	if build, ok := debug.ReadBuildInfo(); ok {
+		deps = build.Deps
 	}
-	for _, dep := range build.Deps {
-		for _, module := range modules {
-			if dep.Path == module {
-				info.Libraries[module] = dep.Version
-			}
+	info.Libraries = libraries(deps, modules)
+	return info
+}
+
+func libraries(deps []*debug.Module, modules []string) map[string]string {
+	versions := map[string]string{}
+	for _, dep := range deps {
+		if slices.Contains(modules, dep.Path) {
+			versions[dep.Path] = dep.Version
 		}
 	}
-	return info
+	return versions
 }

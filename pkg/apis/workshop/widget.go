@@ -42,7 +42,7 @@ const (
 // WidgetSpec is what the user wants.
 type WidgetSpec struct {
 	Model       string
-	Grade        WidgetGrade
+	Grade       WidgetGrade
 	Replicas    *int32
 	MaxReplicas *int32
 	Parts       []WidgetPart

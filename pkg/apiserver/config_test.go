@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// TestCheckPort: a port that is taken is found before anything is started, and left alone when it is to be shared.
+func TestCheckPort(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, tc := range []struct {
+		name  string
+		share bool
+		want  string
+	}{
+		{"taken", false, "address already in use; choose another --secure-port or --bind-address, or stop what listens there"},
+		{"shared", true, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := NewOptions()
+			o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+			o.Recommended.SecureServing.BindPort = taken.Addr().(*net.TCPAddr).Port
+			o.Recommended.SecureServing.PermitPortSharing = tc.share
+			got := ""
+			if err := o.checkPort(t.Context()); err != nil {
+				got = err.Error()
+			}
+			if (got == "") != (tc.want == "") || !strings.HasSuffix(got, tc.want) {
+				t.Errorf("got error %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
+func TestDefaults(t *testing.T) {
+	o := NewOptions()
+	for _, tc := range []struct {
+		name      string
+		got, want any
+	}{
+		{"profiling", o.Recommended.Features.EnableProfiling, false},
+		{"port", o.Recommended.SecureServing.BindPort, 6443},
+		{"storage media type", o.Etcd.DefaultStorageMediaType, runtime.ContentTypeProtobuf},
+		{"grace period of watches", o.ServerRun.ShutdownWatchTerminationGracePeriod, 10 * time.Second},
+		{"start without authentication", o.Recommended.Authentication.RemoteKubeConfigFileOptional, false},
+		{"start without authorization", o.Recommended.Authorization.RemoteKubeConfigFileOptional, false},
+		{"etcd prefix", o.Etcd.StorageConfig.Prefix, "/registry/" + workshop.GroupName},
+		{"embedded etcd", o.embedded(), true},
+		{"data directory", o.DataDir, "/var/lib/extension-apiserver"},
+		{"the library's own etcd options", o.Recommended.Etcd == nil, true},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: got %v, want %v", tc.name, tc.got, tc.want)
+		}
+	}
+}
+
+// TestFlags: those that would let an operator weaken the trust are not there at all.
+func TestFlags(t *testing.T) {
+	all := sets.New[string]()
+	fss := NewOptions().Flags()
+	for _, fs := range fss.FlagSets {
+		fs.VisitAll(func(flag *pflag.Flag) { all.Insert(flag.Name) })
+	}
+	for _, name := range []string{
+		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
+		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
+		"authentication-skip-lookup", "authentication-tolerate-lookup-failure", "cert-dir",
+	} {
+		if all.Has(name) {
+			t.Errorf("flags: got --%s, want none: trust comes from the cluster", name)
+		}
+	}
+	if want := sets.New("kubeconfig", "secure-port", "data-dir", "etcd-servers", "profiling", "feature-gates", "v", "authentication-kubeconfig"); !all.IsSuperset(want) {
+		t.Errorf("flags: got none of %v, want all of them", sets.List(want.Difference(all)))
+	}
+}
+
+// TestComplete: one kubeconfig serves all purposes, unless one has its own.
+func TestComplete(t *testing.T) {
+	for _, tc := range []struct{ own, want string }{{"", "main"}, {"other", "other"}} {
+		o := NewOptions()
+		o.Recommended.CoreAPI.CoreAPIKubeconfigPath = "main"
+		o.Recommended.Authentication.RemoteKubeConfigFile = tc.own
+		o.Complete()
+		if got := o.Recommended.Authentication.RemoteKubeConfigFile; got != tc.want {
+			t.Errorf("kubeconfig for authentication: got %s, want %s", got, tc.want)
+		}
+		if got := o.Recommended.Authorization.RemoteKubeConfigFile; got != "main" {
+			t.Errorf("kubeconfig for authorization: got %s, want main", got)
+		}
+	}
+}
+
+// TestSwitchOff: a part whose API is not served is off, and the others are as they were.
+func TestSwitchOff(t *testing.T) {
+	o := NewOptions()
+	o.switchOff(sets.New("ValidatingAdmissionPolicy"))
+	if !o.Recommended.Features.EnablePriorityAndFairness {
+		t.Error("priority and fairness: got off, want on")
+	}
+	o.switchOff(sets.New(flowControl))
+	if o.Recommended.Features.EnablePriorityAndFairness {
+		t.Error("priority and fairness: got on, want off")
+	}
+	if diff := cmp.Diff([]string{"ValidatingAdmissionPolicy"}, o.Recommended.Admission.DisablePlugins); diff != "" {
+		t.Errorf("admission plugins that are off (-want +got):\n%s", diff)
+	}
+}
+
+// files is a directory with a kubeconfig and two serving certificates that work.
+func files(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := certs.NewCA(certs.CAOptions{Name: "serving-ca", Usage: x509.ExtKeyUsageServerAuth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		pair, err := ca.IssueServing(certs.ServingOptions{DNSNames: []string{name + ".demo.svc"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pair.Write(filepath.Join(dir, name), certs.Bundle{ca.Certificate}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubeconfig := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://localhost:1"}}]}`
+	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestValidate: everything that is wrong is reported together, in the same order each time.
+func TestValidate(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // no pod of a cluster
+	dir := files(t)
+	certificate := func(o *Options, cert, key string) {
+		pair := &o.Recommended.SecureServing.ServerCert.CertKey
+		pair.CertFile, pair.KeyFile = filepath.Join(dir, cert), filepath.Join(dir, key)
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*Options)
+		want   []string // %s is the directory
+	}{
+		{"valid", func(*Options) {}, nil},
+		{"valid with etcd", func(o *Options) {
+			o.Etcd.StorageConfig.Transport.ServerList, o.DataDir = []string{"https://127.0.0.1:2379"}, ""
+		}, nil},
+		{"nothing set", func(o *Options) { *o = *NewOptions() }, []string{
+			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a kubeconfig file",
+			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR`,
+		}},
+		{"everything wrong", func(o *Options) {
+			o.Recommended.CoreAPI.CoreAPIKubeconfigPath = dir + "/none"
+			o.Recommended.Authorization.RemoteKubeConfigFile = dir + "/a/tls.crt"
+			o.Recommended.SecureServing.BindPort = 0
+			certificate(o, "a/tls.crt", "none.key")
+			o.DataDir = ""
+			o.Etcd.DefaultStorageMediaType = "text/plain"
+			o.ServerRun.MaxRequestsInFlight = -1
+			o.Logs.Format = "poetry"
+		}, []string{
+			"--kubeconfig %[1]s/none, expected a kubeconfig file: stat %[1]s/none: no such file or directory",
+			"--authorization-kubeconfig %[1]s/a/tls.crt, expected a kubeconfig file: ",
+			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to",
+			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair with: certgen inspect %[1]s/a/tls.crt",
+			`--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`,
+			`--storage-media-type "text/plain" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml`,
+			"--max-requests-inflight can not be negative value",
+			`logging flags: format: Invalid value: "poetry": Unsupported log format`,
+		}},
+		{"key of another certificate", func(o *Options) { certificate(o, "a/tls.crt", "b/tls.key") }, []string{
+			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable certificate and its own key: tls: private key does not match public key; look at the pair with: certgen inspect %[1]s/a/tls.crt",
+		}},
+		{"port too high", func(o *Options) { o.Recommended.SecureServing.BindPort = 70000 }, []string{
+			"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+		}},
+		{"half of etcd's certificate", func(o *Options) {
+			transport := &o.Etcd.StorageConfig.Transport
+			transport.ServerList, transport.TrustedCAFile, transport.CertFile = []string{"https://127.0.0.1:2379"}, dir+"/none", dir+"/a/tls.crt"
+		}, []string{
+			"--etcd-cafile %[1]s/none, expected a readable file: open %[1]s/none: no such file or directory",
+			`--etcd-certfile is "%[1]s/a/tls.crt" and --etcd-keyfile is "", expected both or neither`,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := NewOptions()
+			o.DataDir = dir
+			o.Recommended.CoreAPI.CoreAPIKubeconfigPath = filepath.Join(dir, "kubeconfig")
+			certificate(o, "a/tls.crt", "a/tls.key")
+			tc.change(o)
+			o.Complete()
+			got := o.Validate()
+			for i := range max(len(got), len(tc.want)) {
+				var have, want string
+				if i < len(got) {
+					have = got[i].Error()
+				}
+				if i < len(tc.want) {
+					want = tc.want[i]
+				}
+				if strings.Contains(want, "%") {
+					want = fmt.Sprintf(want, dir)
+				}
+				if want == "" || !strings.HasPrefix(have, want) {
+					t.Errorf("problem %d:\ngot  %s\nwant %s", i, have, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// cluster is a cluster that serves and grants everything except what is in its fields.
+type cluster struct {
+	unserved, denied sets.Set[string] // "namespaces", "list namespaces"
+	fails            error
+	reviews          int
+}
+
+func (c *cluster) client() *fake.Clientset {
+	client := fake.NewClientset()
+	served := map[string]*metav1.APIResourceList{}
+	for _, api := range watchedAPIs {
+		gv := api.resource.GroupVersion().String()
+		if c.unserved.Has(api.resource.Resource) {
+			continue
+		}
+		if served[gv] == nil {
+			served[gv] = &metav1.APIResourceList{GroupVersion: gv}
+			client.Resources = append(client.Resources, served[gv])
+		}
+		served[gv].APIResources = append(served[gv].APIResources, metav1.APIResource{Name: api.resource.Resource})
+	}
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		c.reviews++
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+		a := review.Spec.ResourceAttributes
+		review.Status.Allowed = !c.denied.Has(a.Verb + " " + a.Resource)
+		return true, review, c.fails
+	})
+	return client
+}
+
+func TestFindUnserved(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		unserved, want []string
+	}{
+		{"all served", nil, nil},
+		{"policies not served", []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
+		{"one of two not served", []string{"mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
+		// The group version as a whole is not there then.
+		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"}, []string{"APIPriorityAndFairness"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			client := (&cluster{unserved: sets.New(tc.unserved...)}).client()
+			off, err := findUnserved(client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := sets.List(off); !cmp.Equal(got, append([]string{}, tc.want...)) {
+				t.Errorf("parts that are off: got %v, want %v", got, tc.want)
+			}
+			for _, api := range newPermissions(client, off).needed {
+				if off.Has(api.part) {
+					t.Errorf("a right for %s is asked for: got %s, want none", api.part, api.resource)
+				}
+			}
+		})
+	}
+}
+
+// TestDiscoveryFails: an answer that does not come is not taken for "not served".
+func TestDiscoveryFails(t *testing.T) {
+	client := (&cluster{}).client()
+	broken := errors.New("no route")
+	client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+	if off, err := findUnserved(client); off != nil || !errors.Is(err, broken) {
+		t.Errorf("got %v and error %v, want none and %v", off, err, broken)
+	}
+}
+
+// TestPermissions: a missing rule is named, one that is granted makes all well, and one that is taken away is noticed.
+func TestPermissions(t *testing.T) {
+	c := &cluster{denied: sets.New("watch namespaces", "list flowschemas")}
+	p := newPermissions(c.client(), nil)
+	check := func(when, want string) {
+		t.Helper()
+		got := ""
+		if err := p.Check(nil); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
+	}
+	check("before the first look", "the permissions of this server were not checked yet")
+	p.look(t.Context())
+	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
+		"grant it the rules of manifests/base/rbac.yaml"
+	check("with two rules missing", missing)
+	c.fails = errors.New("no route")
+	p.look(t.Context())
+	check("while kube-apiserver does not answer", missing)
+	c.fails, c.denied = nil, nil
+	p.look(t.Context())
+	check("when all is granted", "")
+	c.fails = errors.New("no route")
+	p.look(t.Context())
+	check("when all was granted and kube-apiserver does not answer", "")
+	c.fails, c.denied = nil, sets.New("get namespaces")
+	p.look(t.Context())
+	check("when one is taken away", "this server may not: get namespaces (for NamespaceLifecycle); grant it the rules of manifests/base/rbac.yaml")
+}
+
+// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute: 19 reviews each time.
+func TestPermissionsPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &cluster{denied: sets.New("get namespaces")}
+		p := newPermissions(c.client(), nil)
+		go p.run(ctx)
+		look := 0
+		for _, api := range watchedAPIs {
+			look += len(api.verbs)
+		}
+		within := func(d time.Duration) int {
+			synctest.Wait()
+			before := c.reviews
+			<-time.After(d)
+			synctest.Wait()
+			return (c.reviews - before) / look
+		}
+		if got := within(10 * time.Second); got < 9 || got > 10 {
+			t.Errorf("looks in 10 s while a rule is missing: got %d, want 9 or 10", got)
+		}
+		c.denied = nil
+		within(2 * time.Second)
+		if err := p.problem(); err != nil {
+			t.Errorf("2 s after the grant: got %v, want all well", err)
+		}
+		if got := within(10 * time.Minute); got < 9 || got > 10 {
+			t.Errorf("looks in 10 min while all is granted: got %d, want 9 or 10", got)
+		}
+	})
+}
+
+// TestGuardWrites: while a rule is missing, admission could not be applied, so nothing is written; reads go on.
+func TestGuardWrites(t *testing.T) {
+	denied := &cluster{denied: sets.New("list namespaces")}
+	granted := newPermissions((&cluster{}).client(), nil)
+	missing := newPermissions(denied.client(), nil)
+	unchecked := newPermissions(denied.client(), nil)
+	granted.look(t.Context())
+	missing.look(t.Context())
+	resource := func(verb string) *genericapirequest.RequestInfo {
+		return &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets"}
+	}
+	for _, tc := range []struct {
+		name        string
+		permissions *permissions
+		info        *genericapirequest.RequestInfo
+		want        string // a part of the message, "" if the request passes
+	}{
+		{"create", missing, resource("create"), "list namespaces"},
+		{"update", missing, resource("update"), "list namespaces"},
+		{"patch", missing, resource("patch"), "list namespaces"},
+		{"delete", missing, resource("delete"), "list namespaces"},
+		{"deletecollection", missing, resource("deletecollection"), "list namespaces"},
+		{"get", missing, resource("get"), ""},
+		{"list", missing, resource("list"), ""},
+		{"watch", missing, resource("watch"), ""},
+		{"no resource", missing, &genericapirequest.RequestInfo{Verb: "create", Path: "/healthz"}, ""},
+		{"create before the first look", unchecked, resource("create"), "not checked yet"},
+		{"create when all is granted", granted, resource("create"), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			handler := tc.permissions.guardWrites(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), Codecs)
+			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info), http.MethodPost, "/", nil)
+			rec := httptest.NewRecorder()
+			handler.ServeHTTP(rec, req)
+			if tc.want == "" {
+				if rec.Code != http.StatusTeapot {
+					t.Errorf("got %d %s, want the request to pass", rec.Code, rec.Body)
+				}
+				return
+			}
+			var status metav1.Status
+			if err := json.Unmarshal(rec.Body.Bytes(), &status); err != nil {
+				t.Fatalf("body is no Status: %v\n%s", err, rec.Body)
+			}
+			if rec.Code != http.StatusServiceUnavailable || status.Kind != "Status" || status.Code != http.StatusServiceUnavailable ||
+				status.Reason != metav1.StatusReasonServiceUnavailable || !strings.Contains(status.Message, tc.want) {
+				t.Errorf("got %d %s, want a Status 503 ServiceUnavailable with %q", rec.Code, rec.Body, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+// TestStoredForm: objects are stored in the first version of the list, in protobuf unless the flag says otherwise. The
+// library's usual way to apply the flag ignores it.
+func TestStoredForm(t *testing.T) {
+	for _, tc := range []struct{ mediaType, prefix string }{
+		{"", "k8s\x00"},
+		{runtime.ContentTypeProtobuf, "k8s\x00"},
+		{runtime.ContentTypeJSON, "{"},
+	} {
+		t.Run(tc.mediaType, func(t *testing.T) {
+			o := NewOptions()
+			if tc.mediaType != "" {
+				o.Etcd.DefaultStorageMediaType = tc.mediaType
+			}
+			config, err := newStorageFactory(o.Etcd).NewConfig(workshop.Resource("gadgets"), &workshop.Gadget{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := runtime.Encode(config.Codec, &workshop.Gadget{Spec: workshop.GadgetSpec{Purpose: "measures"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.HasPrefix(data, []byte(tc.prefix)) || !bytes.Contains(data, []byte(install.StorageVersion().String())) {
+				t.Errorf("stored gadget: got %q, want %s that begins with %q", data, install.StorageVersion(), tc.prefix)
+			}
+		})
+	}
+}
+
+// TestEtcdUnreachable: a wrong address is reported in less than the 10 s that a person waits before looking.
+func TestEtcdUnreachable(t *testing.T) {
+	t.Parallel()
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "http://" + closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	err = waitForEtcd(t.Context(), storagebackend.TransportConfig{ServerList: []string{address}})
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("got the answer after %s, want it within 9 s", took)
+	}
+	for _, want := range []string{"read from etcd [" + address + "]", "check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
+
+// TestEtcdCertificateUnreadable: what time does not mend is reported at once.
+func TestEtcdCertificateUnreadable(t *testing.T) {
+	err := waitForEtcd(t.Context(), storagebackend.TransportConfig{ServerList: []string{"https://127.0.0.1:1"}, TrustedCAFile: "/none"})
+	if err == nil || !strings.HasPrefix(err.Error(), "load etcd client certificate: ") {
+		t.Errorf("got error %v, want one about the certificate", err)
+	}
+}

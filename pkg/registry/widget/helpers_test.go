@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return scheme
+}
+
+// requestContext is that of a request in the version: the generated rules run on the version of the request.
+func requestContext(t *testing.T, gv schema.GroupVersion, subresource string) context.Context {
+	t.Helper()
+	ctx := genericapirequest.WithNamespace(t.Context(), "demo")
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "widgets", Subresource: subresource,
+	})
+}
+
+// eachVersion runs the test for requests in each served version: one whose rules are missing would be a way around them.
+func eachVersion(t *testing.T, subresource string, test func(*testing.T, context.Context)) {
+	t.Helper()
+	for _, gv := range install.GroupVersions() {
+		t.Run(gv.Version, func(t *testing.T) { test(t, requestContext(t, gv, subresource)) })
+	}
+}
+
+// stored returns a valid widget as the store has it: defaulted, with the metadata that the server sets.
+func stored() *workshop.Widget {
+	return &workshop.Widget{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "demo", Name: "w", UID: "7", ResourceVersion: "5", Generation: 3,
+			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/f"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "8"}},
+		},
+		Spec: workshop.WidgetSpec{
+			Model: "pendulum", Grade: workshop.WidgetGradeStandard, Replicas: new(int32(2)), MaxReplicas: new(int32(5)),
+			Parts: []workshop.WidgetPart{{Name: "screw", Quantity: new(int32(12)), Material: "steel"}},
+		},
+		Status: workshop.WidgetStatus{ObservedGeneration: 2, Replicas: 2, ReadyReplicas: 1, Selector: "a=b"},
+	}
+}
+
+// changed returns a stored widget with a change.
+func changed(change func(*workshop.Widget)) *workshop.Widget {
+	w := stored()
+	change(w)
+	return w
+}
+
+// problems lists errors as "field: type", sorted.
+func problems(errs field.ErrorList) []string {
+	var out []string
+	for _, err := range errs {
+		out = append(out, fmt.Sprintf("%s: %s", err.Field, err.Type))
+	}
+	slices.Sort(out)
+	return out
+}

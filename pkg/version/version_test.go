@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+func TestGet(t *testing.T) {
+	info := Get("no.such/module")
+	if info.Version != version || info.GoVersion != runtime.Version() || info.Platform != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("got %+v, want version %s of %s on %s/%s", info, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	}
+	if info.Libraries == nil || len(info.Libraries) != 0 {
+		t.Errorf("libraries: got %#v, want an empty map, which JSON shows as {}", info.Libraries)
+	}
+}
+
+// TestLibraries: the versions are those of the modules in the binary. This one contains none, so they are given.
+func TestLibraries(t *testing.T) {
+	deps := []*debug.Module{{Path: "a.b/c", Version: "v1.2.3"}, {Path: "a.b/cd", Version: "v4.0.0"}}
+	got := libraries(deps, []string{"a.b/c", "a.b/missing"})
+	if len(got) != 1 || got["a.b/c"] != "v1.2.3" {
+		t.Errorf("got %v, want a.b/c v1.2.3 only", got)
+	}
+}
