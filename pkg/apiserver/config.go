@@ -36,19 +36,24 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err := o.checkPort(ctx); err != nil {
 		return nil, err
 	}
-	client, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
+	delegated, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	if err := waitForTrust(ctx, client); err != nil {
-		return nil, err
-	}
-	off, err := findUnserved(client)
+	// The informers run as the user of --kubeconfig, which can be another: it is their rights that count.
+	core, err := newClient(o.Recommended.CoreAPI.CoreAPIKubeconfigPath)
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(client, off)}
-	if err := o.applyOpenStorage(ctx, c); err != nil {
+	if err := waitForTrust(ctx, delegated); err != nil {
+		return nil, err
+	}
+	off, err := findUnserved(core)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(core, off)}
+	if err := o.applyStorage(ctx, c); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -61,7 +66,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 		return nil, fmt.Errorf("apply request limits: %w", err)
 	}
 	o.switchOff(off)
-	if err := o.applyRecommended(c, client); err != nil {
+	if err := o.applyRecommended(c, delegated); err != nil {
 		return nil, err
 	}
 	c.generic.AddReadyzChecks(c.permissions)
@@ -108,8 +113,8 @@ func (o *Options) switchOff(parts sets.Set[string]) {
 	}
 }
 
-// applyOpenStorage starts the embedded etcd or checks that the external one answers, and sets how objects are stored.
-func (o *Options) applyOpenStorage(ctx context.Context, c *Config) error {
+// applyStorage starts the embedded etcd or checks that the external one answers, and sets how objects are stored.
+func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 	etcdOptions := *o.Etcd
 	if o.embedded() {
 		etcd, err := startEmbeddedEtcd(ctx, o.DataDir)

@@ -17,7 +17,7 @@ import (
 // two kube-apiservers what was written through the other.
 func TestNetworks(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root; run as root, or in: unshare --user --map-root-user --net")
+		t.Skip("network namespaces need root: run the tests as root")
 	}
 	for _, network := range []env.Network{env.EndpointRouting, env.ClusterIPRouting} {
 		t.Run(string(network), func(t *testing.T) {

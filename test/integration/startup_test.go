@@ -81,10 +81,9 @@ func TestRefusesToStart(t *testing.T) {
 // TestMissingPermission: a server that may not read the cluster's admission policies is not ready, refuses writes and
 // names the rule; once it is granted, all is well without a restart.
 func TestMissingPermission(t *testing.T) {
-	kubeconfig := newAccount(t, "few-rights")
-	bind(t, "few-rights", "RoleBinding", "Role", "extension-apiserver-authentication-reader")
-	bind(t, "few-rights", "ClusterRoleBinding", "ClusterRole", "system:auth-delegator")
-	s := serve(t, "--kubeconfig="+kubeconfig)
+	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
+	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)
+	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated, "--authorization-kubeconfig="+delegated)
 	rule := "list mutatingadmissionpolicies.admissionregistration.k8s.io"
 	shared.Eventually(t, "the missing rule in the log", patience, func(context.Context) error {
 		if !strings.Contains(s.String(), rule) {
@@ -108,7 +107,7 @@ func TestMissingPermission(t *testing.T) {
 		t.Errorf("/readyz: %d %s, want 500 that names the check permissions", status, body)
 	}
 
-	bind(t, "few-rights", "ClusterRoleBinding", "ClusterRole", "extension-apiserver")
+	bindClusterRole(t, "few-rights", "extension-apiserver")
 	shared.Eventually(t, "the server to be ready after the grant", 2*patience, func(context.Context) error {
 		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
@@ -222,20 +221,15 @@ func newAccount(t *testing.T, name string) string {
 	return path
 }
 
-// bind gives a ServiceAccount of the namespace default a role; a RoleBinding is made in kube-system.
-func bind(t *testing.T, account, kind, roleKind, role string) {
+// bindClusterRole gives a ServiceAccount of the namespace default a ClusterRole.
+func bindClusterRole(t *testing.T, account, role string) {
 	t.Helper()
-	rbac := adminClient(t, shared).RbacV1()
-	meta := metav1.ObjectMeta{Name: account + ":" + role}
-	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: roleKind, Name: role}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}}
-	var err error
-	if kind == "RoleBinding" {
-		_, err = rbac.RoleBindings(metav1.NamespaceSystem).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-	} else {
-		_, err = rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account + ":" + role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}},
 	}
-	if err != nil {
+	if _, err := adminClient(t, shared).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
