@@ -64,7 +64,7 @@ func NewOptions() *Options {
 	serverRun.ShutdownWatchTerminationGracePeriod = 10 * time.Second
 
 	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+workshop.GroupName, codec))
-	// A third of the size of JSON and quicker to decode; the built-in kinds are stored so.
+	// The form that the built-in kinds have in etcd; it is smaller than JSON.
 	etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	return &Options{
 		ServerRun:   serverRun,

@@ -14,7 +14,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -106,11 +105,7 @@ func (e *Environment) AccountKubeconfig(ctx context.Context, namespace, name str
 
 // Token returns a token of a ServiceAccount.
 func (e *Environment) Token(ctx context.Context, namespace, name string) (string, error) {
-	config, err := e.AdminConfig()
-	if err != nil {
-		return "", err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := e.AdminClient()
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // portName ties the Service's port to that of its EndpointSlice.
@@ -36,11 +35,7 @@ func (e *Environment) servicePort() int32 {
 
 // applyService makes the Service in front of our servers.
 func (e *Environment) applyService(ctx context.Context) error {
-	config, err := e.AdminConfig()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := e.AdminClient()
 	if err != nil {
 		return err
 	}
@@ -63,11 +58,7 @@ func (e *Environment) applyService(ctx context.Context) error {
 // SetEndpoints makes exactly these servers the endpoints of the Service. It works with a network of hosts only:
 // endpoints may not be loopback addresses.
 func (e *Environment) SetEndpoints(ctx context.Context, servers ...*Server) error {
-	config, err := e.AdminConfig()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := e.AdminClient()
 	if err != nil {
 		return err
 	}
@@ -98,11 +89,7 @@ func (e *Environment) startKubeProxies(ctx context.Context, hosts []*host) error
 	if err != nil {
 		return err
 	}
-	config, err := e.AdminConfig()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := e.AdminClient()
 	if err != nil {
 		return err
 	}

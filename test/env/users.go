@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -79,6 +80,15 @@ func (e *Environment) adminOf(k *KubeAPIServer) (*rest.Config, error) {
 
 // AdminKubeconfig is the path of the kubeconfig of the user Admin.
 func (e *Environment) AdminKubeconfig() (string, error) { return e.Kubeconfig(Admin, adminGroup) }
+
+// AdminClient is a client of the user Admin at the first kube-apiserver.
+func (e *Environment) AdminClient() (kubernetes.Interface, error) {
+	config, err := e.AdminConfig()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
 
 // AdminConfig is the client configuration of the user Admin at the first kube-apiserver.
 func (e *Environment) AdminConfig() (*rest.Config, error) { return e.adminOf(e.KubeAPIServers[0]) }

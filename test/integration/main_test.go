@@ -96,7 +96,7 @@ func adminConfig(t *testing.T, e *env.Environment) *rest.Config {
 
 func adminClient(t *testing.T, e *env.Environment) kubernetes.Interface {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(adminConfig(t, e))
+	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)
 	}
