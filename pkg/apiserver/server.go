@@ -6,16 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"example.com/extension-apiserver/pkg/registry"
 )
-
-// startMemoryNeeded is longer than kube-apiserver takes to fetch discovery and OpenAPI from a new server.
-const startMemoryNeeded = 30 * time.Second
 
 // Server is a server that is ready to run.
 type Server struct {
@@ -68,16 +63,6 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// releaseStartMemory gives back to the system, once, what only the start needed: building and encoding the OpenAPI specs,
-// which the aggregator fetches in the first seconds, takes more memory than everything the server then keeps.
-func releaseStartMemory(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(startMemoryNeeded):
-		debug.FreeOSMemory()
-	}
 }
 
 // Run is the whole way from validated options to the end of the server.
