@@ -23,21 +23,29 @@ fi
 # Deepcopy, defaults, conversions, validation and OpenAPI: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
-# Types of ours refer to it. It is read, and must not be written: it lies in the module cache, where root could.
-KUBE_CODEGEN_READONLY_PKGS+=(k8s.io/api/authentication/v1)
+# Kinds of ours refer to them. They are read, and must not be written: they lie in the module cache, where root could.
+extra=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
+KUBE_CODEGEN_READONLY_PKGS+=("${extra[@]}")
 # Where a type is gone, its protobuf code does not compile and would stop the others.
 rm -f pkg/apis/*/*/generated.pb.go pkg/apis/*/*/generated.proto
 kube::codegen::gen_helpers --boilerplate "$boilerplate" pkg/apis
 report=$(mktemp)
+# shellcheck disable=SC2046 # the words shall be split
 kube::codegen::gen_openapi --boilerplate "$boilerplate" \
-  --extra-pkgs k8s.io/api/authentication/v1 \
+  $(printf -- '--extra-pkgs %s ' "${extra[@]}") \
   --output-dir pkg/apis/openapi --output-pkg "$module/pkg/apis/openapi" \
   --output-model-name-file zz_generated.model_name.go \
   --report-filename "$report" --update-report \
   pkg/apis
 rm -f "$report"
 
-# Protobuf: that script has no part for it. go-to-protobuf wants all packages below one directory by import path, so a
+# The methods by which the library knows that a version is deprecated: that script has no part for it.
+echo "Generating lifecycle methods"
+go build -o "$GOBIN/" k8s.io/code-generator/cmd/prerelease-lifecycle-gen
+grep -l '+k8s:prerelease-lifecycle-gen=true' pkg/apis/*/*/doc.go | xargs -r -n 1 dirname | sed 's|^|./|' |
+  xargs -r "$GOBIN/prerelease-lifecycle-gen" --go-header-file "$boilerplate" --output-file zz_generated.prerelease-lifecycle.go
+
+# Protobuf: nor for it. go-to-protobuf wants all packages below one directory by import path, so a
 # directory of symlinks is made for it; a package with "-" is imported and not written.
 echo "Generating protobuf code"
 tree=$(mktemp -d)
@@ -51,5 +59,5 @@ go build -o "$GOBIN/" k8s.io/code-generator/cmd/go-to-protobuf k8s.io/code-gener
   golang.org/x/tools/cmd/goimports
 packages=$(grep -l '+k8s:openapi-gen=true' pkg/apis/*/*/doc.go | xargs -n 1 dirname | sed "s|^|$module/|" | paste -sd, -)
 PATH=$GOBIN:$PATH go-to-protobuf --go-header-file "$boilerplate" --output-dir "$tree" --proto-import "$tree/github.com/gogo/protobuf/protobuf" \
-  --packages "$packages,-k8s.io/api/authentication/v1" \
+  --packages "$packages$(printf ',-%s' "${extra[@]}")" \
   --apimachinery-packages -k8s.io/apimachinery/pkg/util/intstr,-k8s.io/apimachinery/pkg/api/resource,-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1

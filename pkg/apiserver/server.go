@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
 
 	"example.com/extension-apiserver/pkg/registry"
 )
@@ -26,13 +28,14 @@ func (c *Config) New() (_ *Server, err error) {
 			c.etcd.close()
 		}
 	}()
+	group, err := registry.NewAPIGroupInfo(Scheme, Codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
+	if err != nil {
+		return nil, err
+	}
+	c.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.StringKeySet(registry.LongRunning(group)))
 	generic, err := c.generic.Complete().New("extension-apiserver", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("create server: %w", err)
-	}
-	group, err := registry.NewAPIGroupInfo(Scheme, Codecs, c.generic.RESTOptionsGetter)
-	if err != nil {
-		return nil, err
 	}
 	if err := generic.InstallAPIGroup(group); err != nil {
 		return nil, fmt.Errorf("install API group: %w", err)

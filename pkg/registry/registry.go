@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -25,17 +27,19 @@ import (
 )
 
 // kinds is THE table: each line makes the storage of one kind, by resource path ("gadgets", "gadgets/status").
-var kinds = []func(*runtime.Scheme, generic.RESTOptionsGetter) (map[string]rest.Storage, error){
+var kinds = []func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error){
 	widget.NewStorage,
 	gadget.NewStorage,
 	identityreview.NewStorage,
 }
 
-// NewAPIGroupInfo makes the storage of every kind once and serves it under each version whose scheme knows the kind.
-func NewAPIGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter) (*genericapiserver.APIGroupInfo, error) {
+// NewAPIGroupInfo makes the storage of every kind once and serves it under each version whose scheme knows the kind. The
+// authorizer is for subresources that ask for more than the verb of their request.
+func NewAPIGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
+	a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(workshop.GroupName, scheme, metav1.ParameterCodec, codecs)
 	for _, newStorage := range kinds {
-		resources, err := newStorage(scheme, optsGetter)
+		resources, err := newStorage(scheme, optsGetter, a)
 		if err != nil {
 			return nil, err
 		}
@@ -84,4 +88,19 @@ func hubKind(scheme *runtime.Scheme, obj runtime.Object) (string, error) {
 		return "", err
 	}
 	return gvks[0].Kind, nil
+}
+
+// LongRunning returns the subresources that connect a stream: no timeout of requests may end them, and they take no seat
+// from the requests that are answered at once.
+func LongRunning(group *genericapiserver.APIGroupInfo) sets.Set[string] {
+	names := sets.New[string]()
+	for _, resources := range group.VersionedResourcesStorageMap {
+		for path, storage := range resources {
+			_, name, _ := strings.Cut(path, "/")
+			if _, ok := storage.(rest.Connecter); ok {
+				names.Insert(name)
+			}
+		}
+	}
+	return names
 }

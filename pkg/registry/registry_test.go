@@ -58,7 +58,7 @@ func newGroup(t *testing.T, getter generic.RESTOptionsGetter) (*genericapiserver
 	t.Helper()
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	group, err := NewAPIGroupInfo(scheme, serializer.NewCodecFactory(scheme), getter)
+	group, err := NewAPIGroupInfo(scheme, serializer.NewCodecFactory(scheme), getter, nil)
 	return group, scheme, err
 }
 

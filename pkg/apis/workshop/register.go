@@ -3,6 +3,11 @@
 package workshop
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -30,5 +35,21 @@ func register(kinds ...runtime.Object) {
 	SchemeBuilder.Register(func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypes(SchemeGroupVersion, kinds...)
 		return nil
+	})
+}
+
+// AddSelectableFields lets clients select objects of the kind by the fields, beside metadata.name and metadata.namespace. Each
+// is given by its name in the version and the one that the storage of the kind has for it.
+func AddSelectableFields(scheme *runtime.Scheme, kind schema.GroupVersionKind, fields map[string]string) error {
+	return scheme.AddFieldLabelConversionFunc(kind, func(name, value string) (string, string, error) {
+		if internal, ok := fields[name]; ok {
+			return internal, value, nil
+		}
+		internal, value, err := runtime.DefaultMetaV1FieldSelectorConversion(name, value)
+		if err != nil {
+			return "", "", fmt.Errorf("%q is not a known field selector: expected one of metadata.name, metadata.namespace, %s",
+				name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		}
+		return internal, value, nil
 	})
 }

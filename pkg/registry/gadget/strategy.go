@@ -6,51 +6,37 @@ import (
 	"context"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/operation"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage/names"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/registry/strategy"
 )
 
-type strategy struct {
-	*runtime.Scheme
-	names.NameGenerator
-}
+type gadgetStrategy struct{ strategy.Base }
 
-func newStrategy(scheme *runtime.Scheme) strategy {
-	return strategy{scheme, names.SimpleNameGenerator}
-}
+func newStrategy(scheme *runtime.Scheme) gadgetStrategy { return gadgetStrategy{strategy.New(scheme)} }
 
-func (strategy) NamespaceScoped() bool           { return false }
-func (strategy) AllowCreateOnUpdate() bool       { return false }
-func (strategy) AllowUnconditionalUpdate() bool  { return true }
-func (strategy) Canonicalize(obj runtime.Object) {}
+func (gadgetStrategy) NamespaceScoped() bool { return false }
 
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (gadgetStrategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	obj.(*workshop.Gadget).Generation = 1
 }
 
-func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (gadgetStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	gadget, oldGadget := obj.(*workshop.Gadget), old.(*workshop.Gadget)
 	if !apiequality.Semantic.DeepEqual(gadget.Spec, oldGadget.Spec) {
 		gadget.Generation = oldGadget.Generation + 1
 	}
 }
 
-func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&obj.(*workshop.Gadget).ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, s.Scheme, obj, nil, errs, operation.Create, rest.WithDeclarativeEnforcement())
+func (s gadgetStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	meta := &obj.(*workshop.Gadget).ObjectMeta
+	return s.Enforce(ctx, obj, nil, apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
 }
 
-func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&obj.(*workshop.Gadget).ObjectMeta, &old.(*workshop.Gadget).ObjectMeta, field.NewPath("metadata"))
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, s.Scheme, obj, old, errs, operation.Update, rest.WithDeclarativeEnforcement())
+func (s gadgetStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	meta, oldMeta := &obj.(*workshop.Gadget).ObjectMeta, &old.(*workshop.Gadget).ObjectMeta
+	return s.Enforce(ctx, obj, old, apivalidation.ValidateObjectMetaUpdate(meta, oldMeta, field.NewPath("metadata")))
 }
-
-func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-func (strategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -23,7 +24,7 @@ import (
 )
 
 // NewStorage returns the storage of the resource. It needs no store.
-func NewStorage(*runtime.Scheme, generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+func NewStorage(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error) {
 	return map[string]rest.Storage{"identityreviews": &reviewREST{}}, nil
 }
 

@@ -78,7 +78,7 @@ func proxied(t *testing.T) context.Context {
 
 func storage(t *testing.T) rest.Creater {
 	t.Helper()
-	resources, err := NewStorage(nil, nil)
+	resources, err := NewStorage(nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/pkg/apis/workshop/v1alpha1"
 )
 
 func newScheme() *runtime.Scheme {
@@ -34,11 +36,31 @@ func requestContext(t *testing.T, gv schema.GroupVersion, subresource string) co
 }
 
 // eachVersion runs the test for requests in each served version: one whose rules are missing would be a way around them.
-func eachVersion(t *testing.T, subresource string, test func(*testing.T, context.Context)) {
+// in translates the names of fields, which are those of v1, to the version.
+func eachVersion(t *testing.T, subresource string, test func(t *testing.T, ctx context.Context, in func([]string) []string)) {
 	t.Helper()
 	for _, gv := range install.GroupVersions() {
-		t.Run(gv.Version, func(t *testing.T) { test(t, requestContext(t, gv, subresource)) })
+		t.Run(gv.Version, func(t *testing.T) {
+			test(t, requestContext(t, gv, subresource), func(problems []string) []string {
+				var out []string
+				for _, problem := range problems {
+					if renamed, ok := renamedFields[gv]; ok {
+						problem = renamed.Replace(problem)
+					}
+					out = append(out, problem)
+				}
+				slices.Sort(out)
+				return out
+			})
+		})
 	}
+}
+
+// renamedFields lists, for versions unlike v1, how they name its fields.
+var renamedFields = map[schema.GroupVersion]*strings.Replacer{
+	v1alpha1.SchemeGroupVersion: strings.NewReplacer(
+		"spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired", "spec.maxReplicas", "spec.scale.limit",
+		"spec.parts[0].quantity", "spec.parts[0].count", "spec.parts[0].material", "metadata.annotations["+v1alpha1.MaterialsAnnotation+"][screw]"),
 }
 
 // stored returns a valid widget as the store has it: defaulted, with the metadata that the server sets.

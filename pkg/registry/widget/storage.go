@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package widget stores the kind Widget: its rules (strategy.go), its columns (columns.go) and its REST storage with the
-// subresource status.
+// Package widget stores the kind Widget: its rules (strategy.go, validation.go), its columns (columns.go), the fields by
+// which it is selected and the names that they have in each version (selection.go, fields.go), and its REST storage with
+// the subresources status, scale and console.
 //
 // pkg/registry lists it in its table; it calls the generic registry of k8s.io/apiserver.
 package widget
 
 import (
-	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
 // NewStorage returns the storage of the resource and its subresources, by path. One store serves all versions.
-func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (map[string]rest.Storage, error) {
 	strategy := newStrategy(scheme)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &workshop.Widget{} },
@@ -34,15 +35,14 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (m
 		ResetFieldsStrategy:       strategy,
 		TableConvertor:            columns,
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter, AttrFunc: attributes}); err != nil {
 		return nil, fmt.Errorf("complete store of widgets: %w", err)
 	}
-	statusStore := *store
-	statusStore.UpdateStrategy = statusStrategy{strategy}
-	statusStore.ResetFieldsStrategy = statusStrategy{strategy}
 	return map[string]rest.Storage{
-		"widgets":        &mainREST{store},
-		"widgets/status": &statusREST{&statusStore},
+		"widgets":         &mainREST{store},
+		"widgets/status":  subresource.NewStatus(store, statusStrategy{strategy}),
+		"widgets/scale":   subresource.NewScale(store, scaleStrategy{strategy}, scaling),
+		"widgets/console": newConsole(store, a),
 	}, nil
 }
 
@@ -52,28 +52,18 @@ type mainREST struct{ *genericregistry.Store }
 func (*mainREST) ShortNames() []string { return []string{"wg"} }
 func (*mainREST) Categories() []string { return []string{"workshop"} }
 
-// statusREST limits the store to reading and updating the status.
-type statusREST struct{ store *genericregistry.Store }
-
-func (r *statusREST) New() runtime.Object { return r.store.New() }
-
-// Destroy does nothing: the store belongs to the main resource, which destroys it.
-func (r *statusREST) Destroy() {}
-
-func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
-}
-
-// Update never creates: forceAllowCreate is dropped, because a status without its object means nothing.
-func (r *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
-}
-
-func (r *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
-}
-
-func (r *statusREST) ConvertToTable(ctx context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, object, tableOptions)
+// scaling connects kubectl scale and the HorizontalPodAutoscaler with the fields of a widget.
+var scaling = subresource.Scaling{
+	Scale: func(obj runtime.Object) *autoscalingv1.Scale {
+		widget := obj.(*workshop.Widget)
+		scale := &autoscalingv1.Scale{Status: autoscalingv1.ScaleStatus{Replicas: widget.Status.Replicas, Selector: widget.Status.Selector}}
+		if widget.Spec.Replicas != nil {
+			scale.Spec.Replicas = *widget.Spec.Replicas
+		}
+		return scale
+	},
+	SetReplicas: func(obj runtime.Object, replicas int32) {
+		obj.(*workshop.Widget).Spec.Replicas = &replicas
+	},
+	ReplicasPaths: replicasPaths(),
 }

@@ -6,40 +6,31 @@ import (
 	"context"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/operation"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage/names"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/pkg/registry/strategy"
 )
 
-// strategy holds the rules for the main resource: status is out of reach, and the generation counts changes of the spec.
-type strategy struct {
-	*runtime.Scheme
-	names.NameGenerator
-}
+// widgetStrategy holds the rules for the main resource: status is out of reach, and the generation counts changes of the
+// spec.
+type widgetStrategy struct{ strategy.Base }
 
-func newStrategy(scheme *runtime.Scheme) strategy {
-	return strategy{scheme, names.SimpleNameGenerator}
-}
+func newStrategy(scheme *runtime.Scheme) widgetStrategy { return widgetStrategy{strategy.New(scheme)} }
 
-func (strategy) NamespaceScoped() bool           { return true }
-func (strategy) AllowCreateOnUpdate() bool       { return false }
-func (strategy) AllowUnconditionalUpdate() bool  { return true }
-func (strategy) Canonicalize(obj runtime.Object) {}
+func (widgetStrategy) NamespaceScoped() bool { return true }
 
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (widgetStrategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	widget := obj.(*workshop.Widget)
 	widget.Status = workshop.WidgetStatus{}
 	widget.Generation = 1
 }
 
-func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (widgetStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	widget, oldWidget := obj.(*workshop.Widget), old.(*workshop.Widget)
 	widget.Status = oldWidget.Status
 	if !apiequality.Semantic.DeepEqual(widget.Spec, oldWidget.Spec) {
@@ -47,27 +38,21 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 }
 
-func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, s.Scheme, obj, nil,
-		validate(obj.(*workshop.Widget)), operation.Create, rest.WithDeclarativeEnforcement())
+func (s widgetStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return s.Enforce(ctx, obj, nil, validate(ctx, obj.(*workshop.Widget), requestPaths(ctx)))
 }
 
-func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, s.Scheme, obj, old,
-		validateUpdate(obj.(*workshop.Widget), old.(*workshop.Widget)), operation.Update, rest.WithDeclarativeEnforcement())
+func (s widgetStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return s.Enforce(ctx, obj, old, validateUpdate(ctx, obj.(*workshop.Widget), old.(*workshop.Widget), requestPaths(ctx)))
 }
-
-func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-func (strategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }
 
 // GetResetFields keeps server-side apply from owning fields that the main resource does not let a client set.
-func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("status")
+func (widgetStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.ResetFields("status")
 }
 
 // statusStrategy holds the rules for the subresource status: only the status changes.
-type statusStrategy struct{ strategy }
+type statusStrategy struct{ widgetStrategy }
 
 func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	widget, oldWidget := obj.(*workshop.Widget), old.(*workshop.Widget)
@@ -79,52 +64,23 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 }
 
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, s.Scheme, obj, old,
-		validateStatus(obj.(*workshop.Widget)), operation.Update, rest.WithDeclarativeEnforcement())
+	return s.Enforce(ctx, obj, old, validateStatus(&obj.(*workshop.Widget).Status, &old.(*workshop.Widget).Status))
 }
 
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("spec")
+	return strategy.ResetFields("spec")
 }
 
-// resetFields says for every served version that the top-level field is reset: a version that is left out would let
-// server-side apply own the field through it.
-func resetFields(name string) map[fieldpath.APIVersion]*fieldpath.Set {
-	fields := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, gv := range install.GroupVersions() {
-		fields[fieldpath.APIVersion(gv.String())] = fieldpath.NewSet(fieldpath.MakePathOrDie(name))
+// scaleStrategy holds the rules for the subresource scale, those of the main resource.
+type scaleStrategy struct{ widgetStrategy }
+
+// ValidateUpdate validates as if the request were of the stored version: a Scale is the same in every version, and in the
+// stored one its fields have the same names as in the widget.
+func (s scaleStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok {
+		stored := *info
+		stored.APIVersion = install.StorageVersion().Version
+		ctx = genericapirequest.WithRequestInfo(ctx, &stored)
 	}
-	return fields
-}
-
-// validate holds the rules that tags cannot say: the name is a DNS subdomain as with built-in kinds, and replicas stays
-// below maxReplicas.
-func validate(widget *workshop.Widget) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&widget.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateReplicas(&widget.Spec)...)
-}
-
-// validateUpdate applies the cross-field rule only when one of its fields changes, so that an object stored before the
-// rule existed can still be updated elsewhere.
-func validateUpdate(widget, old *workshop.Widget) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&widget.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	if apiequality.Semantic.DeepEqual(widget.Spec.Replicas, old.Spec.Replicas) &&
-		apiequality.Semantic.DeepEqual(widget.Spec.MaxReplicas, old.Spec.MaxReplicas) {
-		return errs
-	}
-	return append(errs, validateReplicas(&widget.Spec)...)
-}
-
-func validateReplicas(spec *workshop.WidgetSpec) field.ErrorList {
-	if spec.Replicas == nil || spec.MaxReplicas == nil || *spec.Replicas <= *spec.MaxReplicas {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), *spec.Replicas, "must not be greater than spec.maxReplicas")}
-}
-
-func validateStatus(widget *workshop.Widget) field.ErrorList {
-	if widget.Status.ReadyReplicas <= widget.Status.Replicas {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("status", "readyReplicas"), widget.Status.ReadyReplicas, "must not be greater than status.replicas")}
+	return s.widgetStrategy.ValidateUpdate(ctx, obj, old)
 }

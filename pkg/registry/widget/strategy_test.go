@@ -18,7 +18,7 @@ import (
 
 // TestCreate: a client can set neither the status nor the generation of a new widget.
 func TestCreate(t *testing.T) {
-	eachVersion(t, "", func(t *testing.T, ctx context.Context) {
+	eachVersion(t, "", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
 		got := changed(func(w *workshop.Widget) { w.Generation = 99 })
 		if err := rest.BeforeCreate(newStrategy(newScheme()), ctx, got); err != nil {
 			t.Fatalf("create a valid widget: %v", err)
@@ -45,7 +45,7 @@ func TestUpdate(t *testing.T) {
 		{"status", func(w *workshop.Widget) { w.Status.ReadyReplicas = 0 }, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachVersion(t, "", func(t *testing.T, ctx context.Context) {
+			eachVersion(t, "", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
 				got, old := changed(tc.change), stored()
 				if err := rest.BeforeUpdate(newStrategy(newScheme()), ctx, got, old); err != nil {
 					t.Fatalf("update: %v", err)
@@ -67,9 +67,9 @@ func TestUpdate(t *testing.T) {
 func TestStatusUpdate(t *testing.T) {
 	update := func(w *workshop.Widget) {
 		w.Status = workshop.WidgetStatus{ObservedGeneration: 3, Replicas: 4, ReadyReplicas: 4, Selector: "x=y",
-			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere"}}}
+			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere", LastTransitionTime: metav1.Unix(1, 0)}}}
 	}
-	eachVersion(t, "status", func(t *testing.T, ctx context.Context) {
+	eachVersion(t, "status", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
 		got := changed(func(w *workshop.Widget) {
 			update(w)
 			w.Spec = workshop.WidgetSpec{Model: "other"}

@@ -60,9 +60,9 @@ func TestValidate(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachVersion(t, "", func(t *testing.T, ctx context.Context) {
+			eachVersion(t, "", func(t *testing.T, ctx context.Context, in func([]string) []string) {
 				got := problems(newStrategy(newScheme()).Validate(ctx, changed(tc.change)))
-				if diff := cmp.Diff(tc.want, got); diff != "" {
+				if diff := cmp.Diff(in(tc.want), got); diff != "" {
 					t.Errorf("errors (-want +got):\n%s", diff)
 				}
 			})
@@ -89,10 +89,13 @@ func TestValidateUpdate(t *testing.T) {
 		{"other field while above the limit", aboveLimit, func(w *workshop.Widget) { w.Spec.Parts = nil }, nil},
 		{"label while above the limit", aboveLimit, func(w *workshop.Widget) { w.Labels = nil }, nil},
 		{"still above the limit", aboveLimit, func(w *workshop.Widget) { w.Spec.Replicas = new(int32(7)) }, []string{"spec.replicas: Invalid value"}},
+		{"material", nil, func(w *workshop.Widget) { w.Spec.Parts[0].Material = strings.Repeat("x", 64) }, []string{"spec.parts[0].material: Too long"}},
+		{"other field while the material is too long", func(w *workshop.Widget) { w.Spec.Parts[0].Material = strings.Repeat("x", 64) },
+			func(w *workshop.Widget) { w.Spec.Parts[0].Quantity = new(int32(2)) }, nil},
 		{"other field while the grade is unknown", goldenGrade, func(w *workshop.Widget) { w.Spec.Replicas = new(int32(3)) }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachVersion(t, "", func(t *testing.T, ctx context.Context) {
+			eachVersion(t, "", func(t *testing.T, ctx context.Context, in func([]string) []string) {
 				old := stored()
 				if tc.old != nil {
 					tc.old(old)
@@ -100,7 +103,7 @@ func TestValidateUpdate(t *testing.T) {
 				updated := old.DeepCopy()
 				tc.change(updated)
 				got := problems(newStrategy(newScheme()).ValidateUpdate(ctx, updated, old))
-				if diff := cmp.Diff(tc.want, got); diff != "" {
+				if diff := cmp.Diff(in(tc.want), got); diff != "" {
 					t.Errorf("errors (-want +got):\n%s", diff)
 				}
 			})
@@ -108,17 +111,20 @@ func TestValidateUpdate(t *testing.T) {
 	}
 }
 
-// TestLimitMessage: the message of the one rule written by hand says what to compare.
+// TestLimitMessage: the message of the rule written by hand says what to compare, in the words of the version.
 func TestLimitMessage(t *testing.T) {
-	errs := validateReplicas(&changed(func(w *workshop.Widget) { w.Spec.Replicas = new(int32(6)) }).Spec)
-	const want = "spec.replicas: Invalid value: 6: must not be greater than spec.maxReplicas"
-	if got := errs.ToAggregate(); got == nil || got.Error() != want {
-		t.Errorf("got %v, want %s", got, want)
-	}
+	eachVersion(t, "", func(t *testing.T, ctx context.Context, in func([]string) []string) {
+		errs := newStrategy(newScheme()).Validate(ctx, changed(func(w *workshop.Widget) { w.Spec.Replicas = new(int32(6)) }))
+		want := in([]string{"spec.replicas: Invalid value: 6: must not be greater than spec.maxReplicas"})[0]
+		if got := errs.ToAggregate(); got == nil || got.Error() != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	})
 }
 
 // TestValidateStatus: the rules of the status hold where it is written, and those of the spec do not.
 func TestValidateStatus(t *testing.T) {
+	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere", LastTransitionTime: metav1.Unix(1, 0)}
 	for _, tc := range []struct {
 		name   string
 		status workshop.WidgetStatus
@@ -129,19 +135,51 @@ func TestValidateStatus(t *testing.T) {
 		{"negative", workshop.WidgetStatus{ObservedGeneration: -1, Replicas: -1, ReadyReplicas: -2}, []string{
 			"status.observedGeneration: Invalid value", "status.readyReplicas: Invalid value", "status.replicas: Invalid value",
 		}},
-		{"condition twice", workshop.WidgetStatus{Conditions: []metav1.Condition{{Type: "Ready"}, {Type: "Ready"}}}, []string{"status.conditions[1]: Duplicate value"}},
+		{"selector", workshop.WidgetStatus{Selector: "a in (b"}, []string{"status.selector: Invalid value"}},
+		{"condition", workshop.WidgetStatus{Conditions: []metav1.Condition{ready}}, nil},
+		{"condition twice", workshop.WidgetStatus{Conditions: []metav1.Condition{ready, ready}}, []string{"status.conditions[1]: Duplicate value"}},
+		{"condition of nothing", workshop.WidgetStatus{Conditions: []metav1.Condition{{Type: "Ready"}}}, []string{
+			"status.conditions[0].lastTransitionTime: Required value", "status.conditions[0].reason: Required value", "status.conditions[0].status: Unsupported value",
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachVersion(t, "status", func(t *testing.T, ctx context.Context) {
+			eachVersion(t, "status", func(t *testing.T, ctx context.Context, in func([]string) []string) {
 				// A spec that was stored before its rules existed does not keep a controller from reporting.
 				old := changed(func(w *workshop.Widget) { w.Spec.Grade, w.Spec.Replicas = "Golden", new(int32(6)) })
 				updated := old.DeepCopy()
 				updated.Status = tc.status
 				got := problems(statusStrategy{newStrategy(newScheme())}.ValidateUpdate(ctx, updated, old))
-				if diff := cmp.Diff(tc.want, got); diff != "" {
+				if diff := cmp.Diff(in(tc.want), got); diff != "" {
 					t.Errorf("errors (-want +got):\n%s", diff)
 				}
 			})
+		})
+	}
+}
+
+// TestOldStatus: a status that was stored before a rule existed does not keep a controller from changing another field.
+func TestOldStatus(t *testing.T) {
+	eachVersion(t, "status", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
+		old := changed(func(w *workshop.Widget) {
+			w.Status = workshop.WidgetStatus{Replicas: 1, ReadyReplicas: 2, Selector: "a in (b", Conditions: []metav1.Condition{{Type: "Ready"}}}
+		})
+		updated := old.DeepCopy()
+		updated.Status.ObservedGeneration = 3
+		if got := problems(statusStrategy{newStrategy(newScheme())}.ValidateUpdate(ctx, updated, old)); got != nil {
+			t.Errorf("got %v, want no error", got)
+		}
+	})
+}
+
+// TestValidateScale: the rules hold through the subresource scale, with the names that its own kind has for the fields.
+func TestValidateScale(t *testing.T) {
+	for replicas, want := range map[int32][]string{5: nil, 6: {"spec.replicas: Invalid value"}, -1: {"spec.replicas: Invalid value"}} {
+		eachVersion(t, "scale", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
+			updated := changed(func(w *workshop.Widget) { w.Spec.Replicas = &replicas })
+			got := problems(scaleStrategy{newStrategy(newScheme())}.ValidateUpdate(ctx, updated, stored()))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("errors of %d replicas (-want +got):\n%s", replicas, diff)
+			}
 		})
 	}
 }

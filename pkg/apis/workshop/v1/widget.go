@@ -4,12 +4,22 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
 )
 
-func init() { register(&Widget{}, &WidgetList{}) }
+func init() {
+	register(&Widget{}, &WidgetList{})
+	SchemeBuilder.Register(func(scheme *runtime.Scheme) error {
+		return workshop.AddSelectableFields(scheme, SchemeGroupVersion.WithKind("Widget"),
+			map[string]string{"spec.model": "spec.model", "spec.grade": "spec.grade"})
+	})
+}
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"
+// +k8s:supportsSubresource="/scale"
 
 // Widget is the sample that shows everything an aggregated API can do.
 type Widget struct {

@@ -46,7 +46,7 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 	// type Widget
 	scheme.AddValidationFunc((*Widget)(nil), func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
 		switch op.Request.SubresourcePath() {
-		case "/", "/status":
+		case "/", "/scale", "/status":
 			return Validate_Widget(ctx, op, nil /* fldPath */, obj.(*Widget), safe.Cast[*Widget](oldObj))
 		}
 		return field.ErrorList{field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath()))}

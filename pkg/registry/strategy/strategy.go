@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package strategy holds what the strategies of all kinds have in common, so that the strategy of a kind says only what is
+// special about it. The packages of the kinds embed it; it calls the registry of k8s.io/apiserver.
+package strategy
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+// Base answers as most built-in kinds do: a PUT creates nothing and needs no resourceVersion, and nothing is warned of.
+type Base struct {
+	*runtime.Scheme
+	names.NameGenerator
+}
+
+// New returns the base of a kind in the scheme.
+func New(scheme *runtime.Scheme) Base { return Base{scheme, names.SimpleNameGenerator} }
+
+// AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
+func (Base) AllowCreateOnUpdate() bool { return false }
+
+// AllowUnconditionalUpdate implements rest.RESTUpdateStrategy.
+func (Base) AllowUnconditionalUpdate() bool { return true }
+
+// Canonicalize implements rest.RESTCreateStrategy and rest.RESTUpdateStrategy.
+func (Base) Canonicalize(runtime.Object) {}
+
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (Base) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (Base) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }
+
+// Enforce returns the errors of the generated rules of the request's version together with those of the hand-written ones.
+// old is nil on create. The library only compares the two unless it is asked to enforce.
+func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {
+	op := operation.Create
+	if old != nil {
+		op = operation.Update
+	}
+	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.WithDeclarativeEnforcement())
+}
+
+// ResetFields says for every served version that the top-level field is reset: a version that is left out would let
+// server-side apply own the field through it.
+func ResetFields(name string) map[fieldpath.APIVersion]*fieldpath.Set {
+	fields := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, gv := range install.GroupVersions() {
+		fields[fieldpath.APIVersion(gv.String())] = fieldpath.NewSet(fieldpath.MakePathOrDie(name))
+	}
+	return fields
+}

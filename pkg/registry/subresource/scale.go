@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subresource
+
+import (
+	"context"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Scaling is how a kind is scaled: kubectl scale and the HorizontalPodAutoscaler know autoscaling/v1 Scale, and nothing of
+// the kind.
+type Scaling struct {
+	// Scale returns the spec and the status of the scale of an object; its metadata is filled in.
+	Scale func(obj runtime.Object) *autoscalingv1.Scale
+	// SetReplicas sets the wish in an object.
+	SetReplicas func(obj runtime.Object, replicas int32)
+	// ReplicasPaths says where replicas is in each served version, so that who owns the field through the one resource owns it
+	// through the other.
+	ReplicasPaths managedfields.ResourcePathMappings
+}
+
+// NewScale returns the storage of "<resource>/scale". The strategy validates the object with the changed number; its errors
+// must name the fields of Scale.
+func NewScale(store *genericregistry.Store, strategy rest.RESTUpdateStrategy, scaling Scaling) rest.Storage {
+	scaleStore := *store
+	scaleStore.UpdateStrategy = strategy
+	return &scaleREST{&scaleStore, scaling}
+}
+
+type scaleREST struct {
+	store   *genericregistry.Store
+	scaling Scaling
+}
+
+var (
+	_ rest.Patcher                  = &scaleREST{}
+	_ rest.GroupVersionKindProvider = &scaleREST{}
+)
+
+// GroupVersionKind is the same in every version of the group.
+func (*scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+}
+
+func (*scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
+
+// Destroy does nothing: the store belongs to the main resource, which destroys it.
+func (*scaleREST) Destroy() {}
+
+func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := r.store.Get(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	return r.scaling.from(obj)
+}
+
+// Update never creates. Admission sees the scale, as it does for built-in kinds.
+func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, _, err := r.store.Update(ctx, name, &updatedScale{objInfo, r.store.DefaultQualifiedResource, r.scaling},
+		func(ctx context.Context, obj runtime.Object) error {
+			scale, err := r.scaling.from(obj)
+			if err != nil || createValidation == nil {
+				return err
+			}
+			return createValidation(ctx, scale)
+		},
+		func(ctx context.Context, obj, old runtime.Object) error {
+			scale, err := r.scaling.from(obj)
+			if err != nil || updateValidation == nil {
+				return err
+			}
+			oldScale, err := r.scaling.from(old)
+			if err != nil {
+				return err
+			}
+			return updateValidation(ctx, scale, oldScale)
+		}, false, options)
+	if err != nil {
+		return nil, false, err
+	}
+	scale, err := r.scaling.from(obj)
+	return scale, false, err
+}
+
+func (r *scaleREST) ConvertToTable(ctx context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
+	return rest.NewDefaultTableConvertor(r.store.DefaultQualifiedResource).ConvertToTable(ctx, object, tableOptions)
+}
+
+// from returns the scale of an object, with the metadata that identifies it.
+func (s Scaling) from(obj runtime.Object) (*autoscalingv1.Scale, error) {
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return nil, fmt.Errorf("scale: expected an object with metadata, found %T", obj)
+	}
+	scale := s.Scale(obj)
+	scale.ObjectMeta = metav1.ObjectMeta{
+		Name: object.GetName(), Namespace: object.GetNamespace(), UID: object.GetUID(),
+		ResourceVersion: object.GetResourceVersion(), CreationTimestamp: object.GetCreationTimestamp(),
+	}
+	return scale, nil
+}
+
+// updatedScale turns the stored object into its scale, lets the request change that, and takes the change back into the
+// object.
+type updatedScale struct {
+	rest.UpdatedObjectInfo
+	resource schema.GroupResource
+	scaling  Scaling
+}
+
+func (u *updatedScale) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	obj := old.DeepCopyObject()
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return nil, fmt.Errorf("scale: expected an object with metadata, found %T", obj)
+	}
+	// The store hands over an empty object for one that does not exist.
+	info, _ := genericapirequest.RequestInfoFrom(ctx)
+	if object.GetResourceVersion() == "" || info == nil {
+		return nil, apierrors.NewNotFound(u.resource, object.GetName())
+	}
+	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	owners := managedfields.NewScaleHandler(object.GetManagedFields(), gv, u.scaling.ReplicasPaths)
+	oldScale, err := u.scaling.from(obj)
+	if err != nil {
+		return nil, err
+	}
+	if oldScale.ManagedFields, err = owners.ToSubresource(); err != nil {
+		return nil, fmt.Errorf("owners of the scale: %w", err)
+	}
+	updated, err := u.UpdatedObjectInfo.UpdatedObject(ctx, oldScale)
+	if err != nil {
+		return nil, err
+	}
+	scale, ok := updated.(*autoscalingv1.Scale)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected autoscaling/v1 Scale, found %T", updated))
+	}
+	if scale.UID != "" && scale.UID != object.GetUID() {
+		return nil, apierrors.NewConflict(u.resource, object.GetName(),
+			fmt.Errorf("metadata.uid is %s, that of the object is %s", scale.UID, object.GetUID()))
+	}
+	u.scaling.SetReplicas(obj, scale.Spec.Replicas)
+	// The store compares it with what is stored.
+	object.SetResourceVersion(scale.ResourceVersion)
+	entries, err := owners.ToParent(scale.ManagedFields)
+	if err != nil {
+		return nil, fmt.Errorf("owners of the scaled object: %w", err)
+	}
+	object.SetManagedFields(entries)
+	return obj, nil
+}

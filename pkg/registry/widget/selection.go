@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+)
+
+// attributes returns by what a widget is selected. The names of fields are those of the internal form; each version maps its
+// own to them where it registers the kind.
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	widget, ok := obj.(*workshop.Widget)
+	if !ok {
+		return nil, nil, fmt.Errorf("select widgets: expected *workshop.Widget, found %T", obj)
+	}
+	return widget.Labels, generic.MergeFieldsSets(generic.ObjectMetaFieldsSet(&widget.ObjectMeta, true), fields.Set{
+		"spec.model": widget.Spec.Model,
+		"spec.grade": string(widget.Spec.Grade),
+	}), nil
+}
