@@ -42,7 +42,7 @@ rm -f "$report"
 # The methods by which the library knows that a version is deprecated: that script has no part for it.
 echo "Generating lifecycle methods"
 go build -o "$GOBIN/" k8s.io/code-generator/cmd/prerelease-lifecycle-gen
-grep -l '+k8s:prerelease-lifecycle-gen=true' pkg/apis/*/*/doc.go | xargs -r -n 1 dirname | sed 's|^|./|' |
+{ grep -l '+k8s:prerelease-lifecycle-gen=true' pkg/apis/*/*/doc.go || true; } | xargs -r -n 1 dirname | sed 's|^|./|' |
   xargs -r "$GOBIN/prerelease-lifecycle-gen" --go-header-file "$boilerplate" --output-file zz_generated.prerelease-lifecycle.go
 
 # Protobuf: nor for it. go-to-protobuf wants all packages below one directory by import path, so a
