@@ -36,8 +36,11 @@ func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb string)
 		return nil
 	}
 	resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource() + "/" + attributes.GetSubresource()}
-	return apierrors.NewForbidden(resource, attributes.GetName(),
-		fmt.Errorf("the verb %s is needed beside %s; %s", verb, attributes.GetVerb(), reason))
+	problem := fmt.Errorf("the verb %s is needed beside %s", verb, attributes.GetVerb())
+	if reason != "" {
+		problem = fmt.Errorf("%w: %s", problem, reason)
+	}
+	return apierrors.NewForbidden(resource, attributes.GetName(), problem)
 }
 
 type withVerb struct {
