@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/v1alpha1"
 )
 
 // maxMaterial is the +k8s:maxLength of the versions that have the field.
@@ -24,6 +25,7 @@ const maxMaterial = 63
 func validate(ctx context.Context, widget *workshop.Widget, paths fieldPaths) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&widget.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validateReplicas(&widget.Spec, paths)...)
+	errs = append(errs, validateAnnotations(widget.Annotations, nil)...)
 	return append(errs, validateMaterials(ctx, widget.Spec.Parts, nil, paths)...)
 }
 
@@ -35,6 +37,7 @@ func validateUpdate(ctx context.Context, widget, old *workshop.Widget, paths fie
 		!apiequality.Semantic.DeepEqual(widget.Spec.MaxReplicas, old.Spec.MaxReplicas) {
 		errs = append(errs, validateReplicas(&widget.Spec, paths)...)
 	}
+	errs = append(errs, validateAnnotations(widget.Annotations, old.Annotations)...)
 	return append(errs, validateMaterials(ctx, widget.Spec.Parts, old.Spec.Parts, paths)...)
 }
 
@@ -43,6 +46,17 @@ func validateReplicas(spec *workshop.WidgetSpec, paths fieldPaths) field.ErrorLi
 		return nil
 	}
 	return field.ErrorList{field.Invalid(paths.replicas, *spec.Replicas, "must not be greater than "+paths.maxReplicas.String())}
+}
+
+// validateAnnotations refuses what the conversion of v1alpha1 left, and what would be taken for its work if it were stored.
+func validateAnnotations(annotations, old map[string]string) field.ErrorList {
+	const key = v1alpha1.MaterialsAnnotation
+	value, ok := annotations[key]
+	if oldValue, had := old[key]; !ok || (had && value == oldValue) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(key), value,
+		"must be a JSON object of strings, such as {\"frame\":\"oak\"}, in v1alpha1, and is not allowed in other versions: they have the field material")}
 }
 
 // validateMaterials holds the rule of the tag where the request's version has no field to put a tag on.

@@ -21,24 +21,26 @@ const (
 )
 
 // Convert_v1alpha1_Widget_To_workshop_Widget takes remark and materials to where every other version has them. Materials that
-// cannot be read are an error: to drop them would lose data.
+// cannot be read stay where they are, and validation refuses them: it can name the field, and dropping them would lose data.
 func Convert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_Widget_To_workshop_Widget(in, out, s); err != nil {
 		return err
 	}
-	materials := map[string]string{}
-	if text, ok := in.Annotations[MaterialsAnnotation]; ok {
-		if err := json.Unmarshal([]byte(text), &materials); err != nil {
-			return fmt.Errorf("metadata.annotations[%s]: expected a JSON object of strings, such as {\"frame\":\"oak\"}: %w", MaterialsAnnotation, err)
-		}
+	if in.Spec.Remark != "" {
+		out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, in.Spec.Remark)
+	}
+	text, ok := in.Annotations[MaterialsAnnotation]
+	if !ok {
+		return nil
+	}
+	var materials map[string]string
+	if err := json.Unmarshal([]byte(text), &materials); err != nil {
+		return nil
 	}
 	for i := range out.Spec.Parts {
 		out.Spec.Parts[i].Material = materials[out.Spec.Parts[i].Name]
 	}
 	out.Annotations = withAnnotation(out.Annotations, MaterialsAnnotation, "")
-	if in.Spec.Remark != "" {
-		out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, in.Spec.Remark)
-	}
 	return nil
 }
 
