@@ -69,8 +69,8 @@ func TestWidgetFieldSelector(t *testing.T) {
 	for version, selector := range map[string]string{"v1": "spec.quality=Premium", "v1alpha1": "spec.grade=Premium", "v1beta1": "spec.replicas=2"} {
 		_, err := inVersion(version).client(t, adminConfig(t, shared), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		name, _, _ := strings.Cut(selector, "=")
-		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `"`+name+`" is not a known field selector`) {
-			t.Errorf("%s selected by %s: %v, want BadRequest that names the field", version, selector, err)
+		if want := `"` + name + `" is not a known field selector: `; !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s selected by %s: %v, want BadRequest with %s", version, selector, err, want)
 		}
 	}
 	stdout, stderr, err := env.Kubectl{}.Run(t.Context(), shared, "-n", namespace, "get", "wg", "--field-selector=spec.grade=Premium", "-o", "name")

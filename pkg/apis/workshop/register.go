@@ -38,7 +38,7 @@ func register(kinds ...runtime.Object) {
 	})
 }
 
-// AddSelectableFields lets clients select objects of the kind by the fields, beside metadata.name and metadata.namespace. Each
+// AddSelectableFields lets clients select objects of the kind by the fields (at least one), beside metadata.name and metadata.namespace. Each
 // is given by its name in the version and the one that the storage of the kind has for it.
 func AddSelectableFields(scheme *runtime.Scheme, kind schema.GroupVersionKind, fields map[string]string) error {
 	return scheme.AddFieldLabelConversionFunc(kind, func(name, value string) (string, string, error) {
@@ -47,8 +47,7 @@ func AddSelectableFields(scheme *runtime.Scheme, kind schema.GroupVersionKind, f
 		}
 		internal, value, err := runtime.DefaultMetaV1FieldSelectorConversion(name, value)
 		if err != nil {
-			return "", "", fmt.Errorf("%q is not a known field selector: expected one of metadata.name, metadata.namespace, %s",
-				name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			return "", "", fmt.Errorf("%w, \"%s\"", err, strings.Join(slices.Sorted(maps.Keys(fields)), `", "`))
 		}
 		return internal, value, nil
 	})

@@ -51,12 +51,16 @@ func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten 
 	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.WithDeclarativeEnforcement())
 }
 
-// ResetFields says for every served version that the top-level field is reset: a version that is left out would let
-// server-side apply own the field through it.
-func ResetFields(name string) map[fieldpath.APIVersion]*fieldpath.Set {
+// ResetFields says for every served version that the top-level fields are reset: a version that is left out would let
+// server-side apply own them through it.
+func ResetFields(names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	fields := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, gv := range install.GroupVersions() {
-		fields[fieldpath.APIVersion(gv.String())] = fieldpath.NewSet(fieldpath.MakePathOrDie(name))
+		set := fieldpath.NewSet()
+		for _, name := range names {
+			set.Insert(fieldpath.MakePathOrDie(name))
+		}
+		fields[fieldpath.APIVersion(gv.String())] = set
 	}
 	return fields
 }

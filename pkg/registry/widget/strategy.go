@@ -67,8 +67,9 @@ func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	return s.Enforce(ctx, obj, old, validateStatus(&obj.(*workshop.Widget).Status, &old.(*workshop.Widget).Status))
 }
 
+// GetResetFields has the metadata too: who applies a status with labels neither owns them nor conflicts with who does.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields("spec")
+	return strategy.ResetFields("spec", "metadata")
 }
 
 // scaleStrategy holds the rules for the subresource scale, those of the main resource.

@@ -89,15 +89,22 @@ func TestStatusUpdate(t *testing.T) {
 func TestResetFields(t *testing.T) {
 	s := newStrategy(newScheme())
 	for _, tc := range []struct {
+		name     string
 		strategy rest.ResetFieldsStrategy
-		field    string
-	}{{s, "status"}, {statusStrategy{s}, "spec"}} {
-		t.Run(tc.field, func(t *testing.T) {
+		fields   []string
+	}{
+		{"main resource", s, []string{"status"}},
+		{"status", statusStrategy{s}, []string{"spec", "metadata"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := fieldpath.NewSet()
+			for _, field := range tc.fields {
+				want.Insert(fieldpath.MakePathOrDie(field))
+			}
 			got := tc.strategy.GetResetFields()
 			for _, v := range install.Versions {
-				set := got[fieldpath.APIVersion(v.GroupVersion.String())]
-				if set == nil || !set.Has(fieldpath.MakePathOrDie(tc.field)) || set.Size() != 1 {
-					t.Errorf("reset fields of %s: got %v, want %s", v.GroupVersion, set, tc.field)
+				if set := got[fieldpath.APIVersion(v.GroupVersion.String())]; set == nil || !set.Equals(want) {
+					t.Errorf("reset fields of %s: got %v, want %v", v.GroupVersion, set, want)
 				}
 			}
 			if len(got) != len(install.Versions) {
