@@ -24,6 +24,7 @@ const startTimeout = 90 * time.Second
 // etcd is one etcd with its client's certificate.
 type etcd struct {
 	*process
+	host   *host
 	url    string
 	client string // name of the client's certificate in the pki
 }
@@ -44,7 +45,7 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 	if err := e.pki.client(e.pki.etcd, name+"-client", name+"-client"); err != nil {
 		return nil, err
 	}
-	et := &etcd{url: fmt.Sprintf("https://%s:%d", h.address, clientPort), client: name + "-client"}
+	et := &etcd{host: h, url: fmt.Sprintf("https://%s:%d", h.address, clientPort), client: name + "-client"}
 	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
 	et.process, err = e.processes.start(h, name, []string{
 		e.binary("etcd"),
@@ -67,28 +68,32 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 	if err != nil {
 		return nil, err
 	}
-	return et, eventually(ctx, name, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, h, et) })
+	return et, eventually(ctx, name, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
 }
 
-func (e *Environment) askEtcd(ctx context.Context, h *host, et *etcd) error {
-	pair, err := tls.LoadX509KeyPair(e.pki.cert(et.client), e.pki.key(et.client))
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(clientv3.Config{
-		Context:   ctx,
-		Endpoints: []string{et.url},
-		TLS: &tls.Config{
-			RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
-		},
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dialer(h))},
-	})
+func (e *Environment) askEtcd(ctx context.Context, et *etcd) error {
+	client, err := e.etcdClient(ctx, et)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	_, err = client.Get(ctx, "health")
 	return err
+}
+
+func (e *Environment) etcdClient(ctx context.Context, et *etcd) (*clientv3.Client, error) {
+	pair, err := tls.LoadX509KeyPair(e.pki.cert(et.client), e.pki.key(et.client))
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(clientv3.Config{
+		Context:   ctx,
+		Endpoints: []string{et.url},
+		TLS: &tls.Config{
+			RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dialer(et.host))},
+	})
 }
 
 // KubeAPIServer is one kube-apiserver of the control plane.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Minor is the version of Kubernetes whose control plane is started.
@@ -34,6 +36,12 @@ type Environment struct {
 	pki       *pki
 	lan       *lan // nil on loopback
 	etcd      *etcd
+	external  *etcd // that of our servers; nil when it is embedded
+	// users are the kubeconfigs that were made.
+	users struct {
+		sync.Mutex
+		made sets.Set[string]
+	}
 	// controllers is kube-controller-manager.
 	controllers *process
 	// serverKubeconfig is what our servers run with.
@@ -49,6 +57,7 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 		return nil, err
 	}
 	e := &Environment{Dir: options.Dir, options: options}
+	e.users.made = sets.New[string]()
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -47,11 +48,10 @@ func (e *Environment) startServers() error {
 		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", i))}
 	}
 	if e.options.ExternalEtcd {
-		var external *etcd
 		if err := e.step("etcd of the server", func() error {
 			h, err := e.newHost("workshop-etcd", 10)
 			if err == nil {
-				external, err = e.startEtcd(e.ctx, h, "workshop-etcd")
+				e.external, err = e.startEtcd(e.ctx, h, "workshop-etcd")
 			}
 			return err
 		}); err != nil {
@@ -59,10 +59,10 @@ func (e *Environment) startServers() error {
 		}
 		storage = func(int) []string {
 			return []string{
-				"--etcd-servers=" + external.url,
+				"--etcd-servers=" + e.external.url,
 				"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
-				"--etcd-certfile=" + e.pki.cert(external.client),
-				"--etcd-keyfile=" + e.pki.key(external.client),
+				"--etcd-certfile=" + e.pki.cert(e.external.client),
+				"--etcd-keyfile=" + e.pki.key(e.external.client),
 			}
 		}
 	}
@@ -173,6 +173,14 @@ func (s *Server) Config(e *Environment) *rest.Config {
 
 // Client returns an HTTP client without credentials for the server's own port.
 func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTPClientFor(s.Config(e)) }
+
+// EtcdClient returns a client of the etcd of our servers, which must be an external one. The caller closes it.
+func (e *Environment) EtcdClient(ctx context.Context) (*clientv3.Client, error) {
+	if e.external == nil {
+		return nil, errors.New("connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
+	}
+	return e.etcdClient(ctx, e.external)
+}
 
 // StopServer stops a server as a rollout does.
 func (e *Environment) StopServer(s *Server) error { return s.stop() }

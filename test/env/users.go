@@ -32,13 +32,23 @@ func (e *Environment) Kubeconfig(user string, groups ...string) (string, error) 
 
 func (e *Environment) kubeconfig(k *KubeAPIServer, user string, groups []string) (string, error) {
 	name := fileName(k.host.name + "-" + strings.Join(append([]string{user}, groups...), "-"))
+	path := filepath.Join(e.Dir, "users", name+".kubeconfig")
+	e.users.Lock()
+	defer e.users.Unlock()
+	// Once: parallel tests read the files of the same user.
+	if e.users.made.Has(path) {
+		return path, nil
+	}
 	if err := e.pki.client(e.pki.clients, "user-"+name, user, groups...); err != nil {
 		return "", err
 	}
-	path := filepath.Join(e.Dir, "users", name+".kubeconfig")
-	return path, e.writeKubeconfig(path, k, &clientcmdapi.AuthInfo{
+	if err := e.writeKubeconfig(path, k, &clientcmdapi.AuthInfo{
 		ClientCertificate: e.pki.cert("user-" + name), ClientKey: e.pki.key("user-" + name),
-	})
+	}); err != nil {
+		return "", err
+	}
+	e.users.made.Insert(path)
+	return path, nil
 }
 
 func (e *Environment) writeKubeconfig(path string, k *KubeAPIServer, auth *clientcmdapi.AuthInfo) error {
