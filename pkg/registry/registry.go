@@ -39,7 +39,7 @@ func NewAPIGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, opt
 	a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(workshop.GroupName, scheme, metav1.ParameterCodec, codecs)
 	for _, newStorage := range kinds {
-		resources, err := newStorage(scheme, optsGetter, a)
+		resources, err := newStorage(scheme, clientFaults{optsGetter}, a)
 		if err != nil {
 			return nil, err
 		}

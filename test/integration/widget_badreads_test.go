@@ -56,8 +56,6 @@ var badReads = map[int][]string{
 		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=abc",
 	},
 	http.StatusNotFound: {"/none?resourceVersion=0"},
-	// These are no answers to be proud of. They are kube-apiserver's.
-	http.StatusInternalServerError: {"/o?resourceVersion=abc", "?watch=1&resourceVersion=abc"},
 }
 
 // TestWidgetBadReads: the server refuses a read that makes no sense, and in the words of kube-apiserver: a client cannot

@@ -128,7 +128,6 @@ func TestWidgetCreateRefused(t *testing.T) {
 				`[metadata.name: FieldValueInvalid]`},
 		{name: "path in name", body: wireObject(`{"name":"a/b"}`, ""),
 			want: `422 Invalid: <groupKind> "a/b" is invalid: metadata.name: Invalid value: "a/b": … (<group> <kind> a/b) [metadata.name: FieldValueInvalid]`},
-		{name: "resourceVersion", body: wireObject(`{"name":"x","resourceVersion":"7"}`, ""), want: `500 : resourceVersion should not be set on objects to be created`},
 		{name: "name in URL", path: "/x", body: wireObject(`{"name":"x"}`, ""), want: `405 MethodNotAllowed: the server does not allow this method on the requested resource`},
 		{name: "owner without uid", body: wireObject(`{"name":"x","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p"}]}`, ""),
 			want: `422 Invalid: <groupKind> "x" is invalid: metadata.ownerReferences.uid: Invalid value: "": must not be empty (<group> <kind> x) ` +

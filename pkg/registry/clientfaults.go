@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"path"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// clientFaults makes 422 of the faults of a client that the library answers with 500, for built-in kinds too: a resourceVersion
+// that is no number in get, watch and update, and any in create.
+type clientFaults struct{ generic.RESTOptionsGetter }
+
+func (c clientFaults) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := c.RESTOptionsGetter.GetRESTOptions(resource, example)
+	decorator := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc,
+		newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+		if err != nil || s == nil {
+			return s, destroy, err
+		}
+		return faultStorage{s, resource}, destroy, nil
+	}
+	return options, err
+}
+
+type faultStorage struct {
+	storage.Interface
+	resource schema.GroupResource
+}
+
+func (s faultStorage) Versioner() storage.Versioner {
+	return faultVersioner{s.Interface.Versioner(), s.resource}
+}
+
+func (s faultStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	err := s.Interface.Create(ctx, key, obj, out, ttl)
+	if errors.Is(err, storage.ErrResourceVersionSetOnCreate) {
+		return invalid(s.resource, path.Base(key), field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), "may not be set on create")})
+	}
+	return err
+}
+
+func (s faultStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	return s.explain(key, s.Interface.Get(ctx, key, opts, out))
+}
+
+func (s faultStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	return w, s.explain(key, err)
+}
+
+// explain makes an answer of the error that the storage returns for a bad parameter.
+func (s faultStorage) explain(key string, err error) error {
+	var bad storage.InvalidError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return invalid(s.resource, path.Base(key), bad.Errs)
+}
+
+type faultVersioner struct {
+	storage.Versioner
+	resource schema.GroupResource
+}
+
+func (v faultVersioner) ObjectResourceVersion(obj runtime.Object) (uint64, error) {
+	version, err := v.Versioner.ObjectResourceVersion(obj)
+	if err == nil {
+		return version, nil
+	}
+	object, accessErr := meta.Accessor(obj)
+	if accessErr != nil {
+		return 0, err
+	}
+	return 0, invalid(v.resource, object.GetName(), field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), object.GetResourceVersion(), err.Error())})
+}
+
+func invalid(resource schema.GroupResource, name string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name, errs)
+}
