@@ -53,6 +53,9 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 		return nil, err
 	}
 	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(core, off)}
+	if err := o.applyTraces(c); err != nil {
+		return nil, err
+	}
 	if err := o.applyStorage(ctx, c); err != nil {
 		return nil, err
 	}
@@ -71,7 +74,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	}
 	c.generic.AddReadyzChecks(c.permissions)
 	c.generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		guarded := c.permissions.guardWrites(handler, config.Serializer)
+		guarded := c.permissions.guardWrites(withoutOpenAPIHash(handler), config.Serializer)
 		return authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
 	}
 	return c, nil
@@ -113,6 +116,17 @@ func (o *Options) switchOff(parts sets.Set[string]) {
 	}
 }
 
+// applyTraces sets where spans go. The library does it after the storage, whose requests would then be in no trace.
+func (o *Options) applyTraces(c *Config) error {
+	if err := o.Recommended.EgressSelector.ApplyTo(&c.generic.Config); err != nil {
+		return fmt.Errorf("apply egress selector: %w", err)
+	}
+	if err := o.Recommended.Traces.ApplyTo(c.generic.EgressSelector, &c.generic.Config); err != nil {
+		return fmt.Errorf("apply traces: %w", err)
+	}
+	return nil
+}
+
 // applyStorage starts the embedded etcd or checks that the external one answers, and sets how objects are stored.
 func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 	etcdOptions := *o.Etcd
@@ -126,6 +140,10 @@ func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 	} else if err := waitForEtcd(ctx, etcdOptions.StorageConfig.Transport); err != nil {
 		return err
 	}
+	// The library sets these two only for storage that is made in its own way, or in kube-apiserver. Without the tracker, priority
+	// and fairness takes every list for a small one.
+	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
+	etcdOptions.StorageConfig.Transport.TracerProvider = c.generic.TracerProvider
 	if err := etcdOptions.ApplyWithStorageFactoryTo(newStorageFactory(&etcdOptions), &c.generic.Config); err != nil {
 		return fmt.Errorf("apply storage: %w", err)
 	}
@@ -140,7 +158,10 @@ func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error
 		return fmt.Errorf("watch the client CA: %w", err)
 	}
 	o.Recommended.Authentication.ClientCert.CAContentProvider = clientCA
-	if err := o.Recommended.ApplyTo(c.generic); err != nil {
+	recommended := *o.Recommended
+	// applyTraces applied these.
+	recommended.EgressSelector, recommended.Traces = nil, nil
+	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
 	sources := authentication.Sources{

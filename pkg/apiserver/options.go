@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -66,6 +68,11 @@ func NewOptions() *Options {
 	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+workshop.GroupName, codec))
 	// The form that the built-in kinds have in etcd; it is smaller than JSON.
 	etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
+
+	addQuota(recommended.Admission)
+	recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer, error) {
+		return []admission.PluginInitializer{quotaInitializer{}, paramInitializer{c.SharedInformerFactory}}, nil
+	}
 	return &Options{
 		ServerRun:   serverRun,
 		Recommended: recommended,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,7 +49,7 @@ func (c *cluster) client() *fake.Clientset {
 		c.reviews++
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		a := review.Spec.ResourceAttributes
-		review.Status.Allowed = !c.denied.Has(a.Verb + " " + a.Resource)
+		review.Status.Allowed = !c.denied.Has(strings.TrimSuffix(a.Verb+" "+a.Resource+"/"+a.Subresource, "/"))
 		return true, review, c.fails
 	})
 	return client
@@ -62,6 +63,8 @@ func TestFindUnserved(t *testing.T) {
 		{"all served", nil, nil},
 		{"policies not served", []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
 		{"one of two not served", []string{"mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
+		{"quota not served", []string{"resourcequotas", "resourcequotas/status"}, []string{"ResourceQuota"}},
+		{"status of quota not served", []string{"resourcequotas/status"}, []string{"ResourceQuota"}},
 		// The group version as a whole is not there then.
 		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"}, []string{"APIPriorityAndFairness"}},
 	} {
@@ -121,12 +124,18 @@ func TestPermissions(t *testing.T) {
 	c.fails = errors.New("no route")
 	p.look(t.Context())
 	check("when all was granted and kube-apiserver does not answer", "")
-	c.fails, c.denied = nil, sets.New("get namespaces")
-	p.look(t.Context())
-	check("when one is taken away", "this server may not: get namespaces (for NamespaceLifecycle); grant it the rules of manifests/base/rbac.yaml")
+	c.fails = nil
+	for _, api := range watchedAPIs {
+		for _, verb := range api.verbs {
+			c.denied = sets.New(verb + " " + api.resource.Resource)
+			p.look(t.Context())
+			right := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
+			check("without "+right, "this server may not: "+right+"; grant it the rules of manifests/base/rbac.yaml")
+		}
+	}
 }
 
-// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute: 19 reviews each time.
+// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute; each look is one review for each right.
 func TestPermissionsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,11 +5,14 @@ package apiserver
 import (
 	"bytes"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
@@ -41,6 +44,35 @@ func TestStoredForm(t *testing.T) {
 				t.Errorf("stored gadget: got %q, want %s that begins with %q", data, install.StorageVersion(), tc.prefix)
 			}
 		})
+	}
+}
+
+// TestStorageConnections: the stores send spans to where the flag says, and tell priority and fairness how many objects
+// there are. The library does neither for them.
+func TestStorageConnections(t *testing.T) {
+	o, c := NewOptions(), &Config{generic: genericapiserver.NewRecommendedConfig(Codecs)}
+	o.DataDir = t.TempDir()
+	o.Recommended.Traces.ConfigFile = filepath.Join(t.TempDir(), "tracing.yaml")
+	if err := os.WriteFile(o.Recommended.Traces.ConfigFile, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := c.generic.TracerProvider
+	if err := o.applyTraces(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.applyStorage(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	defer c.etcd.close()
+	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(workshop.Resource("gadgets"), &workshop.Gadget{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if provider := got.StorageConfig.Transport.TracerProvider; provider != c.generic.TracerProvider || provider == before {
+		t.Errorf("spans of the storage: got %T, want that of the server, %T", provider, c.generic.TracerProvider)
+	}
+	if got.StorageObjectCountTracker == nil || got.StorageObjectCountTracker != c.generic.StorageObjectCountTracker {
+		t.Errorf("counts of objects: got %v, want the tracker of the server", got.StorageObjectCountTracker)
 	}
 }
 

@@ -4,23 +4,18 @@ package integration
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/pkg/certs"
@@ -75,47 +70,6 @@ func TestRefusesToStart(t *testing.T) {
 				t.Errorf("want a message that matches %s, got:\n%s", tc.want, s)
 			}
 		})
-	}
-}
-
-// TestMissingPermission: a server that may not read the cluster's admission policies is not ready, refuses writes and
-// names the rule; once it is granted, all is well without a restart.
-func TestMissingPermission(t *testing.T) {
-	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
-	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)
-	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated, "--authorization-kubeconfig="+delegated)
-	rule := "list mutatingadmissionpolicies.admissionregistration.k8s.io"
-	shared.Eventually(t, "the missing rule in the log", patience, func(context.Context) error {
-		if !strings.Contains(s.String(), rule) {
-			return fmt.Errorf("not in the log:\n%s", s)
-		}
-		return nil
-	})
-	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
-	write := func() (int, string) {
-		return directRequest(t, shared, s.url, proxy, http.MethodPost, "/apis/"+gadgetCase.resource.GroupVersion().String()+"/gadgets?dryRun=All",
-			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, []byte(named(t, "gadget.yaml", "g")))
-	}
-	shared.Eventually(t, "an answer to a write", patience, func(context.Context) error {
-		status, body := write()
-		if status != http.StatusServiceUnavailable || !strings.Contains(body, rule) {
-			return fmt.Errorf("%d %s, want 503 that names %s", status, body, rule)
-		}
-		return nil
-	})
-	if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz", nil, nil); status != http.StatusInternalServerError || !strings.Contains(body, "permissions") {
-		t.Errorf("/readyz: %d %s, want 500 that names the check permissions", status, body)
-	}
-
-	bindClusterRole(t, "few-rights", "extension-apiserver")
-	shared.Eventually(t, "the server to be ready after the grant", 2*patience, func(context.Context) error {
-		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusOK {
-			return fmt.Errorf("%d %s", status, body)
-		}
-		return nil
-	})
-	if status, body := write(); status != http.StatusCreated {
-		t.Errorf("write after the grant: %d %s, want 201", status, body)
 	}
 }
 
@@ -219,17 +173,4 @@ func newAccount(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// bindClusterRole gives a ServiceAccount of the namespace default a ClusterRole.
-func bindClusterRole(t *testing.T, account, role string) {
-	t.Helper()
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account + ":" + role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}},
-	}
-	if _, err := adminClient(t, shared).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+var (
+	// typedScheme and codecs are those of a client that knows every version of the types.
+	typedScheme = newTypedScheme()
+	codecs      = serializer.NewCodecFactory(typedScheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+)
+
+func newTypedScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, v := range install.Versions {
+		utilruntime.Must(v.AddToScheme(scheme))
+	}
+	utilruntime.Must(metav1.AddMetaToScheme(scheme))
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return scheme
+}

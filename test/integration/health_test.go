@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+var healthLine = regexp.MustCompile(`(?m)^\[\+\](\S+) ok$`)
+
+// checksOf returns the names of the checks that an endpoint makes, all of which must pass.
+func checksOf(t *testing.T, server endpoint, path string) []string {
+	t.Helper()
+	body := string(server.get(t, path+"?verbose", nil).body)
+	var names []string
+	for _, match := range healthLine.FindAllStringSubmatch(body, -1) {
+		names = append(names, match[1])
+	}
+	if len(names)+1 != strings.Count(body, "\n") || !strings.HasSuffix(body, path[1:]+" check passed\n") {
+		t.Fatalf("%s?verbose: want nothing but checks that passed, got:\n%s", path, body)
+	}
+	return names
+}
+
+// TestHealthChecks: each check that an endpoint makes can be asked for by itself, and left out. Ready is a server that can do its work;
+// what it lacks of the cluster is no reason to restart it, so /livez does not ask for that.
+func TestHealthChecks(t *testing.T) {
+	server := direct(t, shared)
+	always := []string{"ping", "log", "etcd", "poststarthook/generic-apiserver-start-informers", "poststarthook/priority-and-fairness-config-consumer"}
+	onlyReady := []string{"etcd-readiness", "front-proxy-trust", "permissions", "informer-sync", "shutdown"}
+	for path, wanted := range map[string]struct{ with, without []string }{
+		"/readyz":  {slices.Concat(always, onlyReady), nil},
+		"/livez":   {always, onlyReady},
+		"/healthz": {always, onlyReady},
+	} {
+		names := checksOf(t, server, path)
+		for _, name := range wanted.with {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s has the checks %v, want %s among them", path, names, name)
+			}
+		}
+		for _, name := range wanted.without {
+			if slices.Contains(names, name) {
+				t.Errorf("%s has the check %s, want it in /readyz only", path, name)
+			}
+		}
+		if got := string(server.get(t, path, nil).body); got != "ok" {
+			t.Errorf("%s: %q, want ok", path, got)
+		}
+		var excluded []string
+		for _, name := range names {
+			if got := string(server.get(t, path+"/"+name, nil).body); got != "ok" {
+				t.Errorf("%s/%s: %q, want ok", path, name, got)
+			}
+			excluded = append(excluded, "[+]"+name+" excluded: ok")
+		}
+		query := "?verbose&exclude=" + strings.Join(names, "&exclude=") + "&exclude=nothing"
+		want := append(excluded, `warn: some health checks cannot be excluded: no matches for "nothing"`, path[1:]+" check passed", "")
+		if diff := cmp.Diff(want, strings.Split(string(server.get(t, path+query, nil).body), "\n")); diff != "" {
+			t.Errorf("%s with all excluded (-want +got):\n%s", path, diff)
+		}
+		if a := server.do(t, http.MethodGet, path+"/nothing", nil, nil); a.status != http.StatusNotFound {
+			t.Errorf("%s/nothing: %d, want 404", path, a.status)
+		}
+	}
+}
+
+// TestHealthAccess: the details are for those whom the cluster lets monitor it (group system:monitoring), not for everybody.
+func TestHealthAccess(t *testing.T) {
+	for user, groups := range map[string][]string{"monitor": {"system:monitoring"}, "nobody-special": nil} {
+		config, err := shared.Config(user, groups...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := newEndpoint(t, directConfig(shared, config))
+		for path, allowed := range map[string]bool{
+			"/readyz": true, "/livez?verbose": true, "/healthz": true,
+			"/readyz/etcd": groups != nil, "/livez/ping": groups != nil, "/metrics": groups != nil,
+			"/readyz/nothing": groups != nil,
+		} {
+			want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[allowed]
+			if allowed && strings.HasSuffix(path, "/nothing") {
+				want = http.StatusNotFound
+			}
+			if a := server.do(t, http.MethodGet, path, nil, nil); a.status != want {
+				t.Errorf("GET %s as %s: %d %.200s, want %d", path, user, a.status, a.body, want)
+			}
+		}
+	}
+}
+
+// TestHealthWithoutEtcd: while etcd does not answer the server is not ready, and says why; then it recovers by itself. A probe
+// that is not to restart it for that can leave the check out.
+func TestHealthWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	etcd, url := startEtcd(t)
+	s := serve(t, "--kubeconfig="+sharedKubeconfig(t), "--etcd-servers="+url, "--etcd-healthcheck-timeout=1s", "--etcd-readycheck-timeout=1s")
+	server := direct(t, shared)
+	server.url = s.url
+	shared.Eventually(t, "the server to be ready", patience, existing(server, "/readyz"))
+
+	if err := etcd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	shared.Eventually(t, "the server to notice that etcd is frozen", patience, func(context.Context) error {
+		if a := server.do(t, http.MethodGet, "/readyz", nil, nil); a.status != http.StatusInternalServerError ||
+			!strings.Contains(string(a.body), "[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\n") {
+			return fmt.Errorf("/readyz: %d %s, want 500 for the checks etcd and etcd-readiness", a.status, a.body)
+		}
+		return nil
+	})
+	if a := server.do(t, http.MethodGet, "/readyz/etcd", nil, nil); a.status != http.StatusInternalServerError ||
+		!strings.Contains(string(a.body), "error getting data from etcd: ") {
+		t.Errorf("/readyz/etcd: %d %s, want 500 with the reason", a.status, a.body)
+	}
+	server.get(t, "/livez?exclude=etcd", nil)
+	server.get(t, "/readyz?exclude=etcd&exclude=etcd-readiness", nil)
+
+	if err := etcd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	shared.Eventually(t, "the server to be ready again", patience, existing(server, "/readyz"))
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// startEtcd starts an etcd of the test's own, which it may freeze.
+func startEtcd(t *testing.T) (etcd *exec.Cmd, url string) {
+	t.Helper()
+	url, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)
+	etcd = exec.Command(filepath.Join("..", "..", "bin", env.Minor, "etcd"), "--name=test", "--data-dir="+t.TempDir(),
+		"--listen-client-urls="+url, "--advertise-client-urls="+url,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer, "--log-level=error")
+	if err := etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := errors.Join(etcd.Process.Kill(), etcd.Wait())
+		if exit := new(exec.ExitError); !errors.As(err, &exit) {
+			t.Errorf("end etcd: %v", err)
+		}
+	})
+	return etcd, url
+}

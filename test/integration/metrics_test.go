@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/component-base/metrics/testutil"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// metric adds up the samples in our server's /metrics that have the labels.
+func metric(t *testing.T, server endpoint, name string, labels map[string]string) float64 {
+	t.Helper()
+	samples := testutil.NewMetrics()
+	if err := testutil.ParseMetrics(string(server.get(t, "/metrics", nil).body), &samples); err != nil {
+		t.Fatal(err)
+	}
+	if len(samples) == 0 {
+		t.Fatal("/metrics has no samples")
+	}
+	sum := 0.0
+	for _, sample := range samples[name] {
+		wanted := true
+		for label, value := range labels {
+			wanted = wanted && string(sample.Metric[testutil.LabelName(label)]) == value
+		}
+		if wanted {
+			sum += float64(sample.Value)
+		}
+	}
+	return sum
+}
+
+// TestMetricsAccess: metrics tell of what goes on in the cluster, so they are for those who have the right to the path.
+func TestMetricsAccess(t *testing.T) {
+	scraper := userWith(t, shared, "scraper", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
+	body := string(newEndpoint(t, directConfig(shared, scraper)).get(t, "/metrics", nil).body)
+	for _, name := range []string{
+		"apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_flowcontrol_current_limit_seats", "apiserver_storage_size_bytes",
+		"apiserver_admission_controller_admission_duration_seconds", "authentication_attempts", "etcd_request_duration_seconds",
+		"workqueue_depth", "process_resident_memory_bytes", "go_goroutines",
+	} {
+		if !strings.Contains(body, "\n# TYPE "+name+" ") {
+			t.Errorf("/metrics has no %s", name)
+		}
+	}
+	other, err := shared.Config("no-scraper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := newEndpoint(t, directConfig(shared, other)).do(t, http.MethodGet, "/metrics", nil, nil); a.status != http.StatusForbidden {
+		t.Errorf("/metrics without the right: %d, want 403", a.status)
+	}
+}
+
+// TestMetricsCount: requests are counted by verb, resource and code, and watches while they are open.
+func TestMetricsCount(t *testing.T) {
+	for _, k := range kindCases {
+		t.Run(k.resource.Resource, func(t *testing.T) {
+			server, client := direct(t, shared), k.client(t, adminConfig(t, shared), newNamespace(t, shared))
+			resource := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": k.resource.Resource}
+			with := func(labels ...string) map[string]string {
+				all := maps.Clone(resource)
+				for pair := range slices.Chunk(labels, 2) {
+					all[pair[0]] = pair[1]
+				}
+				return all
+			}
+			counted := map[string]map[string]string{
+				"missing": with("verb", "GET", "code", "404", "subresource", "", "component", "apiserver"),
+				"created": with("verb", "POST", "code", "201", "dry_run", ""),
+				"dry run": with("verb", "POST", "code", "201", "dry_run", "All"),
+				"deleted": with("verb", "DELETE", "code", "200"),
+			}
+			before := map[string]float64{}
+			for name, labels := range counted {
+				before[name] = metric(t, server, "apiserver_request_total", labels)
+			}
+			events, err := client.Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer events.Stop()
+			if open := metric(t, server, "apiserver_longrunning_requests", with("verb", "WATCH")); open < 1 {
+				t.Errorf("open watches: %v, want at least ours", open)
+			}
+			sent := metric(t, server, "apiserver_watch_events_total", resource)
+			for range 3 {
+				if _, err := client.Get(t.Context(), "missing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					t.Fatalf("get: %v, want NotFound", err)
+				}
+			}
+			name := uniqueName(t)
+			for _, options := range []metav1.CreateOptions{{DryRun: []string{metav1.DryRunAll}}, {}} {
+				if _, err := client.Create(t.Context(), k.object(t, name), options); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for event := range events.ResultChan() {
+				if event.Type == watch.Deleted {
+					break
+				}
+			}
+			for counter, want := range map[string]float64{"missing": 3, "created": 1, "dry run": 1, "deleted": 1} {
+				if got := metric(t, server, "apiserver_request_total", counted[counter]) - before[counter]; got != want {
+					t.Errorf("apiserver_request_total%v: %v more, want %v", counted[counter], got, want)
+				}
+			}
+			if got := metric(t, server, "apiserver_watch_events_total", resource) - sent; got < 2 {
+				t.Errorf("apiserver_watch_events_total%v: %v more, want at least the 2 of our watch", resource, got)
+			}
+		})
+	}
+}
+
+func init() {
+	flaggedTopics = append(flaggedTopics, flaggedTopic{"storage metrics", func(*testing.T) ([]string, func(*testing.T, *env.Environment)) {
+		return []string{"--etcd-count-metric-poll-period=1s"}, testStorageMetrics
+	}})
+}
+
+// testStorageMetrics: the stored objects are counted, and priority and fairness knows how large a list of them is. Without that,
+// many lists at once could take more memory than there is.
+func testStorageMetrics(t *testing.T, e *env.Environment) {
+	for _, k := range kindCases {
+		client := k.client(t, adminConfig(t, e), newNamespace(t, e))
+		for i := range 3 {
+			obj := k.object(t, fmt.Sprintf("large-%d", i))
+			obj.SetAnnotations(map[string]string{"filler": strings.Repeat("x", 150_000)})
+			if _, err := client.Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		server := direct(t, e)
+		resource := map[string]string{"group": k.resource.Group, "resource": k.resource.Resource}
+		e.Eventually(t, "the count of "+k.resource.Resource, patience, func(context.Context) error {
+			objects, bytes := metric(t, server, "apiserver_resource_objects", resource), metric(t, server, "apiserver_resource_size_estimate_bytes", resource)
+			if objects < 3 || bytes < 450_000 {
+				return fmt.Errorf("%v objects of %v bytes, want at least 3 and 450000", objects, bytes)
+			}
+			return nil
+		})
+		// One seat is 100 kB.
+		seats := func() float64 {
+			return metric(t, server, "apiserver_flowcontrol_work_estimated_seats_sum", map[string]string{"flow_schema": "exempt"})
+		}
+		before := seats()
+		if _, err := client.List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := seats() - before; got < 5 {
+			t.Errorf("seats of a list of 450 kB of %s: %v, want at least 5", k.resource.Resource, got)
+		}
+	}
+}

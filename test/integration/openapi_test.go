@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/discovery"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+const openAPIProtobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+// openAPIIndex returns the paths of the OpenAPI v3 documents of a server: with their hashes, by name.
+func openAPIIndex(t *testing.T, server endpoint) map[string]string {
+	t.Helper()
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	if err := json.Unmarshal(server.get(t, "/openapi/v3", nil).body, &index); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{}
+	for name, entry := range index.Paths {
+		paths[name] = entry.ServerRelativeURL
+	}
+	return paths
+}
+
+// groupVersionPaths are the names of the documents of the API itself.
+func groupVersionPaths() []string {
+	var names []string
+	for _, gv := range install.GroupVersions() {
+		names = append(names, "apis/"+gv.String())
+	}
+	return names
+}
+
+// TestOpenAPIDeterministic: two servers say the same, byte for byte. If they did not, kube-apiserver would merge our
+// documents anew each minute, and each replica would have hashes of its own.
+func TestOpenAPIDeterministic(t *testing.T) {
+	s := serve(t, "--kubeconfig="+sharedKubeconfig(t))
+	first := direct(t, shared)
+	second := endpoint{first.client, s.url}
+	shared.Eventually(t, "the second server", patience, existing(second, "/readyz"))
+	index := openAPIIndex(t, first)
+	if diff := cmp.Diff(index, openAPIIndex(t, second)); diff != "" {
+		t.Errorf("index (-first server +second):\n%s", diff)
+	}
+	for _, path := range append(slices.Collect(maps.Values(index)), "/openapi/v2") {
+		for _, accept := range []string{"application/json", openAPIProtobuf} {
+			if accept == openAPIProtobuf {
+				accept = strings.ReplaceAll(accept, "v2", path[len("/openapi/"):len("/openapi/v2")])
+			}
+			header := http.Header{"Accept": {accept}}
+			a, b := first.get(t, path, header), second.get(t, path, header)
+			if got := a.header.Get("Content-Type"); got != accept {
+				t.Errorf("%s: Content-Type %s, want %s", path, got, accept)
+			}
+			if !bytes.Equal(a.body, b.body) || a.header.Get("ETag") != b.header.Get("ETag") {
+				t.Errorf("%s as %s: %d bytes with ETag %s, and %d with %s; want them equal",
+					path, accept, len(a.body), a.header.Get("ETag"), len(b.body), b.header.Get("ETag"))
+			}
+		}
+	}
+}
+
+// TestOpenAPIClient: the protobuf form of v2, which client-go asks for, has the same definitions as the JSON form.
+func TestOpenAPIClient(t *testing.T) {
+	client, err := discovery.NewDiscoveryClientForConfig(directConfig(shared, adminConfig(t, shared)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := client.OpenAPISchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, definition := range doc.GetDefinitions().GetAdditionalProperties() {
+		got = append(got, definition.GetName())
+	}
+	slices.Sort(got)
+	want := slices.Sorted(maps.Keys(readOpenAPI(t, direct(t, shared), "/openapi/v2").Definitions))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("definitions (-JSON +protobuf):\n%s", diff)
+	}
+}
+
+// TestOpenAPICaching: who has a document need not fetch it again, and one that is asked for by its hash never changes.
+// Through kube-apiserver, which adds "no-cache" of its own, the ETag must do.
+func TestOpenAPICaching(t *testing.T) {
+	for name, server := range map[string]endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)} {
+		paths := []string{"/openapi/v2"}
+		index := openAPIIndex(t, server)
+		for _, name := range groupVersionPaths() {
+			paths = append(paths, index[name], "/openapi/v3/"+name)
+		}
+		if name == "direct" {
+			// kube-apiserver makes its index without an ETag.
+			paths = append(paths, "/openapi/v3")
+		}
+		for _, path := range paths {
+			a := server.get(t, path, nil)
+			etag := a.header.Get("ETag")
+			again := server.do(t, http.MethodGet, path, http.Header{"If-None-Match": {etag}}, nil)
+			if etag == "" || again.status != http.StatusNotModified || len(again.body) > 0 {
+				t.Errorf("%s %s: ETag %q; with it %d and %d bytes, want 304 and none", name, path, etag, again.status, len(again.body))
+			}
+			if !strings.Contains(path, "?") || name != "direct" {
+				continue
+			}
+			expires, err := time.Parse(time.RFC1123, a.header.Get("Expires"))
+			if err != nil || time.Until(expires) < 300*24*time.Hour || a.header.Get("Cache-Control") != "public, immutable" {
+				t.Errorf("%s: Cache-Control %q, Expires %q; want it immutable and for a year", path, a.header.Get("Cache-Control"), a.header.Get("Expires"))
+			}
+		}
+	}
+}
+
+// TestOpenAPIOutdatedHash: after an update of our server, the index of kube-apiserver has the old hashes for up to a minute.
+// Clients that ask by them get the current document, as they do from kube-apiserver itself, and no 502.
+func TestOpenAPIOutdatedHash(t *testing.T) {
+	server := aggregator(t, shared)
+	for _, name := range append(groupVersionPaths(), "apis/apps/v1") {
+		want := server.get(t, "/openapi/v3/"+name, nil)
+		got := server.do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123&timeout=32s", nil, nil)
+		if got.status != http.StatusOK || !bytes.Equal(want.body, got.body) {
+			t.Errorf("%s by an outdated hash: %d with %d bytes (%.100s), want 200 with the current %d", name, got.status, len(got.body), got.body, len(want.body))
+		}
+	}
+}
+
+// openAPI is what the tests look at of a document, v2 or v3.
+type openAPI struct {
+	Paths       map[string]map[string]any
+	Definitions map[string]map[string]any
+	Components  struct{ Schemas map[string]map[string]any }
+}
+
+func readOpenAPI(t *testing.T, server endpoint, path string) openAPI {
+	t.Helper()
+	var doc openAPI
+	if err := json.Unmarshal(server.get(t, path, nil).body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// TestOpenAPIMerged: kube-apiserver's documents have all of ours, unchanged, and none of the types that we share had to be
+// renamed, as it would be if ours differed from kube-apiserver's.
+func TestOpenAPIMerged(t *testing.T) {
+	ours, merged := direct(t, shared), aggregator(t, shared)
+	for _, name := range groupVersionPaths() {
+		path := openAPIIndex(t, merged)[name]
+		if path == "" || path != openAPIIndex(t, ours)[name] {
+			t.Errorf("OpenAPI v3 index of kube-apiserver: %s is at %q, want %q", name, path, openAPIIndex(t, ours)[name])
+			continue
+		}
+		if !bytes.Equal(ours.get(t, path, nil).body, merged.get(t, path, nil).body) {
+			t.Errorf("%s through kube-apiserver is another than at our server", path)
+		}
+	}
+	part, whole := readOpenAPI(t, ours, "/openapi/v2"), readOpenAPI(t, merged, "/openapi/v2")
+	for path, item := range part.Paths {
+		// Discovery of the groups is kube-apiserver's own.
+		if diff := cmp.Diff(item, whole.Paths[path]); strings.Count(path, "/") > 3 && diff != "" {
+			t.Errorf("OpenAPI v2 of %s (-ours +kube-apiserver's):\n%s", path, diff)
+		}
+	}
+	for name, definition := range part.Definitions {
+		// These kinds are in every group, and kube-apiserver's list them all.
+		delete(definition, "x-kubernetes-group-version-kind")
+		delete(whole.Definitions[name], "x-kubernetes-group-version-kind")
+		if diff := cmp.Diff(definition, whole.Definitions[name]); diff != "" {
+			t.Errorf("OpenAPI v2 definition %s (-ours +kube-apiserver's):\n%s", name, diff)
+		}
+		if _, renamed := whole.Definitions[name+"_v2"]; renamed {
+			t.Errorf("kube-apiserver had to rename our %s: make its k8s.io libraries and ours the same version", name)
+		}
+	}
+}
+
+// TestOpenAPIComplete: each operation says what it does to what, and each type and field what it is for: kubectl explain,
+// kubectl apply and generated clients know nothing else.
+func TestOpenAPIComplete(t *testing.T) {
+	server := aggregator(t, shared)
+	for _, gv := range install.GroupVersions() {
+		doc := readOpenAPI(t, server, "/openapi/v3/apis/"+gv.String())
+		root := "/apis/" + gv.String() + "/"
+		for path, item := range doc.Paths {
+			for method, operation := range item {
+				o, ok := operation.(map[string]any)
+				if !ok || path == root {
+					continue
+				}
+				gvk, _ := o["x-kubernetes-group-version-kind"].(map[string]any)
+				if o["x-kubernetes-action"] == nil || gvk["kind"] == nil || o["operationId"] == nil || o["description"] == nil {
+					t.Errorf("%s %s: action %v, kind %v, operationId %v, description %v; want all of them",
+						method, path, o["x-kubernetes-action"], gvk, o["operationId"], o["description"])
+				}
+			}
+		}
+		kinds := map[string]bool{}
+		for name, schema := range doc.Components.Schemas {
+			for _, gvk := range asList(schema["x-kubernetes-group-version-kind"]) {
+				if gvk := gvk.(map[string]any); gvk["group"] == gv.Group && gvk["version"] == gv.Version {
+					kinds[gvk["kind"].(string)] = true
+				}
+			}
+			if strings.HasPrefix(name, "io.k8s.") {
+				continue
+			}
+			if schema["description"] == nil {
+				t.Errorf("%s: schema %s has no description", gv, name)
+			}
+			properties, _ := schema["properties"].(map[string]any)
+			for field, property := range properties {
+				if description, _ := property.(map[string]any)["description"].(string); description == "" {
+					t.Errorf("%s: %s.%s has no description", gv, name, field)
+				}
+			}
+		}
+		for _, s := range surfaces {
+			if typedScheme.Recognizes(gv.WithKind(s.resource.Kind)) && !kinds[s.resource.Kind] {
+				t.Errorf("%s: no schema is for the kind %s; kinds are %v", gv, s.resource.Kind, kinds)
+			}
+		}
+	}
+}
+
+func asList(value any) []any {
+	list, _ := value.([]any)
+	return list
+}

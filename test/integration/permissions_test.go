@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// TestMissingPermission: a server without a right that its admission needs is not ready, refuses writes and names the right,
+// whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a restart.
+func TestMissingPermission(t *testing.T) {
+	t.Parallel()
+	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
+	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)
+	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated, "--authorization-kubeconfig="+delegated)
+	rights := manifestRights(t)
+	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
+	write := func() (int, string) {
+		return directRequest(t, shared, s.url, proxy, http.MethodPost, "/apis/"+gadgetCase.resource.GroupVersion().String()+"/gadgets?dryRun=All",
+			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, []byte(named(t, "gadget.yaml", "g")))
+	}
+	// refused waits for a 503 that names exactly these rights.
+	refused := func(when string, want ...string) {
+		t.Helper()
+		shared.Eventually(t, "an answer to a write "+when, patience, func(context.Context) error {
+			status, body := write()
+			if diff := cmp.Diff(want, missingRights(body)); diff != "" || status != http.StatusServiceUnavailable {
+				return fmt.Errorf("%d %s, want 503; missing rights (-want +got):\n%s", status, body, diff)
+			}
+			return nil
+		})
+		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusInternalServerError ||
+			!strings.Contains(body, "[-]permissions failed") {
+			t.Errorf("/readyz %s: %d %s, want 500 that names the check permissions", when, status, body)
+		}
+	}
+
+	names := make([]string, len(rights))
+	for i, right := range rights {
+		names[i] = right.name
+	}
+	refused("without any right", names...)
+	for _, name := range names {
+		if !strings.Contains(s.String(), name+" (for ") {
+			t.Errorf("the log does not name %s:\n%s", name, s)
+		}
+	}
+	// One is always missing, so the server looks every second. The others are granted.
+	set := grantTo(t, "few-rights")
+	for i, right := range rights {
+		set(slices.Delete(slices.Clone(rights), i, i+1))
+		refused("without "+right.name, right.name)
+	}
+	set(rights)
+	shared.Eventually(t, "the server to be ready after the grant", 2*patience, func(context.Context) error {
+		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusOK {
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
+	if status, body := write(); status != http.StatusCreated {
+		t.Errorf("write after the grant: %d %s, want 201", status, body)
+	}
+}
+
+// right is one verb on one resource.
+type right struct {
+	// name is how the server calls it.
+	name string
+	rule rbacv1.PolicyRule
+}
+
+// manifestRights are the rights of the ClusterRole in the manifests, one by one, sorted by name.
+func manifestRights(t *testing.T) []right {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "manifests", "base", "rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rights []right
+	for doc := range strings.SplitSeq(string(data), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind != "ClusterRole" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					rights = append(rights, right{
+						verb + " " + schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String(),
+						rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource}, Verbs: []string{verb}},
+					})
+				}
+			}
+		}
+	}
+	if len(rights) == 0 {
+		t.Fatal("no rights in manifests/base/rbac.yaml")
+	}
+	slices.SortFunc(rights, func(a, b right) int { return strings.Compare(a.name, b.name) })
+	return rights
+}
+
+// missingRights are those that the server says it lacks, in a Status or nil, sorted.
+func missingRights(body string) []string {
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(body), &status); err != nil {
+		return nil
+	}
+	list, _ := strings.CutPrefix(status.Message, "this server may not: ")
+	list, _, found := strings.Cut(list, "; grant it ")
+	if !found {
+		return nil
+	}
+	var names []string
+	for entry := range strings.SplitSeq(list, ", ") {
+		name, _, _ := strings.Cut(entry, " (for ")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// grantTo gives a ServiceAccount of the namespace default a ClusterRole, and returns a function that sets what is in it.
+func grantTo(t *testing.T, account string) func([]right) {
+	t.Helper()
+	rbac := adminClient(t, shared).RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}}
+	if _, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}},
+	}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return func(rights []right) {
+		t.Helper()
+		role.Rules = nil
+		for _, right := range rights {
+			role.Rules = append(role.Rules, right.rule)
+		}
+		if _, err := rbac.ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
