@@ -140,10 +140,12 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 		"--service-account-key-file=" + filepath.Join(e.pki.dir, "service-account", "tls.pub"),
 		"--service-account-signing-key-file=" + e.pki.key("service-account"),
 		"--service-cluster-ip-range=" + serviceNetwork,
-		// Open watches are ended at shutdown; without this they hold it up for a minute.
+		// Open watches are ended at shutdown; without the first flag its own, and without the second those of aggregated
+		// APIs, hold it up for a minute.
 		"--shutdown-watch-termination-grace-period=2s",
+		"--shutdown-send-retry-after=true",
 	}, e.routingArgs(h)...)
-	k.command = append(k.command, e.options.KubeAPIServerArgs...)
+	k.command = override(k.command, e.options.KubeAPIServerArgs)
 	return k, e.runKubeAPIServer(ctx, k, name)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -183,5 +184,14 @@ func TestOptions(t *testing.T) {
 		if _, err := Start(t.Context(), options); err == nil {
 			t.Errorf("%s: started, want an error", name)
 		}
+	}
+}
+
+// TestOverride: an argument takes the place of those of the same flag, or a flag that is a list would have the values of both.
+func TestOverride(t *testing.T) {
+	got := override([]string{"program", "--headers=a", "--port=1", "--headers-prefix=b"}, []string{"--headers=", "--more", "--headers=c"})
+	want := []string{"program", "--port=1", "--headers-prefix=b", "--headers=", "--more", "--headers=c"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

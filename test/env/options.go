@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Network is how the processes reach each other.
@@ -37,8 +39,8 @@ type Options struct {
 	Servers int
 	// ExternalEtcd gives our servers an etcd over TLS instead of the embedded one.
 	ExternalEtcd bool
-	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each of our servers; of an
-	// argument that is there already, the last wins.
+	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each of our servers, and
+	// replace those of the same flag. Each is one word: --flag=value.
 	KubeAPIServerArgs, ServerArgs []string
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
@@ -70,6 +72,16 @@ func (o *Options) complete() error {
 		return errors.New("start environment: KubeAPIServers is at most 2")
 	}
 	return nil
+}
+
+// override adds arguments to a command and takes out the earlier ones of the same flags: a flag that is a list would get the
+// values of both.
+func override(command, args []string) []string {
+	flag := func(arg string) string { name, _, _ := strings.Cut(arg, "="); return name }
+	command = slices.DeleteFunc(command, func(have string) bool {
+		return slices.ContainsFunc(args, func(arg string) bool { return flag(arg) == flag(have) })
+	})
+	return append(command, args...)
 }
 
 // root is the directory of the module, found from the working directory, which in a test is that of its package.

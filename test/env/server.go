@@ -144,7 +144,7 @@ func (e *Environment) startServer(ctx context.Context, name string, number int, 
 		"--tls-cert-file=" + e.pki.cert(certs.ServingDir),
 		"--tls-private-key-file=" + e.pki.key(certs.ServingDir),
 	}, storage...)
-	s.command = append(s.command, e.options.ServerArgs...)
+	s.command = override(s.command, e.options.ServerArgs)
 	e.Servers = append(e.Servers, s)
 	return e.runServer(ctx, s)
 }

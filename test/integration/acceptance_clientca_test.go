@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// testClientCAs: our server asks for certificates of the same CAs as kube-apiserver does, and follows when those are
+// replaced, without a restart. It keeps the old ones, as the ConfigMap does: kube-apiserver takes none out before it expires.
+func testClientCAs(t *testing.T, e *env.Environment) {
+	kube, ours := adminConfig(t, e), e.Servers[0].Config(e)
+	var before []string
+	e.Eventually(t, "the same CA names at both", patience, func(ctx context.Context) error {
+		var err error
+		if before, err = requestedCAs(ctx, kube); err != nil || len(before) == 0 {
+			return errors.Join(err, fmt.Errorf("kube-apiserver asks for %q", before))
+		}
+		got, err := requestedCAs(ctx, ours)
+		if diff := cmp.Diff(before, got); diff != "" {
+			err = errors.Join(err, fmt.Errorf("our server asks for others (-kube-apiserver +ours):\n%s", diff))
+		}
+		return err
+	})
+
+	oldUsers := readCA(t, e, "client-ca")
+	replaced := map[string]*certs.CA{}
+	var after []string
+	for _, name := range []string{"client-ca", certs.FrontProxyCADir} {
+		ca, err := certs.NewCA(certs.CAOptions{Name: "new-" + name, Usage: x509.ExtKeyUsageClientAuth})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced[name] = ca
+		after = append(after, ca.Certificate.Subject.String())
+		if err := certs.WriteFiles(filepath.Join(e.PKI(), name), map[string]certs.File{certs.CertFile: {Data: ca.CertPEM, Mode: 0o644}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(after)
+	e.Eventually(t, "kube-apiserver to ask for the new CAs only", patience, func(ctx context.Context) error {
+		got, err := requestedCAs(ctx, kube)
+		slices.Sort(got)
+		if diff := cmp.Diff(after, got); diff != "" {
+			err = errors.Join(err, fmt.Errorf("-want +got:\n%s", diff))
+		}
+		return err
+	})
+	union := slices.Sorted(slices.Values(slices.Concat(before, after)))
+	e.Eventually(t, "our server to ask for the old and the new CAs", patience, func(ctx context.Context) error {
+		got, err := requestedCAs(ctx, ours)
+		slices.Sort(got)
+		if diff := cmp.Diff(union, got); diff != "" {
+			err = errors.Join(err, fmt.Errorf("-want +got:\n%s", diff))
+		}
+		return err
+	})
+
+	for name, ca := range map[string]*certs.CA{"old": oldUsers, "new": replaced["client-ca"]} {
+		status, body := directRequest(t, e, e.Servers[0].URL, issue(t, ca, "somebody"), http.MethodGet, "/apis", nil, nil)
+		if status != http.StatusOK {
+			t.Errorf("GET /apis with a user's certificate of the %s client CA: %d %s, want 200", name, status, body)
+		}
+	}
+}
+
+// requestedCAs returns the names of the CAs in a server's TLS CertificateRequest, in its order. The server's own
+// certificate is verified.
+func requestedCAs(ctx context.Context, config *rest.Config) ([]string, error) {
+	config = rest.AnonymousClientConfig(config)
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var asked bool
+	tlsConfig.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		asked = true
+		for _, der := range request.AcceptableCAs {
+			var name pkix.RDNSequence
+			if _, err := asn1.Unmarshal(der, &name); err != nil {
+				return nil, err
+			}
+			names = append(names, name.String())
+		}
+		return &tls.Certificate{}, nil
+	}
+	conn, err := (&tls.Dialer{Config: tlsConfig}).DialContext(ctx, "tcp", strings.TrimPrefix(config.Host, "https://"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if !asked {
+		return nil, errors.New("the server did not ask for a certificate")
+	}
+	return names, nil
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+)
+
+// TestWidgetByMetadata: a client that knows no kind reads, watches, patches and deletes by metadata alone, as the
+// garbage collector and the namespace controller do.
+func TestWidgetByMetadata(t *testing.T) {
+	namespace := newNamespace(t, shared)
+	created, err := widgetCase.client(t, adminConfig(t, shared), namespace).Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := metadata.NewForConfig(adminConfig(t, shared))
+	if err != nil {
+		t.Fatal(err)
+	}
+	widgets := client.Resource(widgetCase.resource).Namespace(namespace)
+	got, err := widgets.Get(t.Context(), "w", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.UID != created.GetUID() || got.ResourceVersion != created.GetResourceVersion() {
+		t.Errorf("get: %+v, want the metadata of %v", got, created)
+	}
+	list, err := widgets.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].UID != created.GetUID() || list.ResourceVersion == "" {
+		t.Fatalf("list: %+v, error %v; want one", list, err)
+	}
+	events, err := widgets.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+
+	patched, err := widgets.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"x"}}}`), metav1.PatchOptions{})
+	if err != nil || patched.Labels["test"] != "x" {
+		t.Fatalf("patch of a label: %+v, error %v", patched, err)
+	}
+	if seen := nextTyped(t, events, watch.Modified).(*metav1.PartialObjectMetadata); seen.ResourceVersion != patched.ResourceVersion || seen.Labels["test"] != "x" {
+		t.Errorf("watch: %+v, want what the patch returned", seen)
+	}
+	if err := widgets.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=x"}); err != nil {
+		t.Fatal(err)
+	}
+	if seen := nextTyped(t, events, watch.Deleted).(*metav1.PartialObjectMetadata); seen.UID != created.GetUID() {
+		t.Errorf("watch: deletion of %s, want %s", seen.UID, created.GetUID())
+	}
+	if _, err := widgets.Get(t.Context(), "w", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get after the deletion: %v, want NotFound", err)
+	}
+}
+
+// nextTyped waits for the next event and returns its object.
+func nextTyped(t *testing.T, events watch.Interface, want watch.EventType) runtime.Object {
+	t.Helper()
+	select {
+	case event := <-events.ResultChan():
+		if event.Type != want {
+			t.Fatalf("watch: %s %v, want %s", event.Type, event.Object, want)
+		}
+		return event.Object
+	case <-time.After(patience):
+		t.Fatalf("watch: nothing within %s, want %s", patience, want)
+	}
+	return nil
+}
+
+// TestWidgetMapper: from discovery, clients find the kind by each of its names, and the kinds of its category.
+func TestWidgetMapper(t *testing.T) {
+	cached := memory.NewMemCacheClient(adminClient(t, shared).Discovery())
+	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
+	mapper := restmapper.NewShortcutExpander(deferred, cached, func(warning string) { t.Errorf("warning: %s", warning) })
+	kind := widgetCase.resource.GroupVersion().WithKind("Widget")
+	for _, name := range []string{"widgets", "widget", "wg"} {
+		for _, group := range []string{"", kind.Group} {
+			got, err := mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: name})
+			if err != nil || got != kind {
+				t.Errorf("kind of %s in group %q: %s, error %v; want %s", name, group, got, err, kind)
+			}
+		}
+	}
+	mapping, err := mapper.RESTMapping(kind.GroupKind())
+	if err != nil || mapping.Resource != widgetCase.resource || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		t.Errorf("mapping of %s: %+v, error %v; want %s in namespaces", kind, mapping, err, widgetCase.resource)
+	}
+	if singular, err := mapper.ResourceSingularizer("widgets"); err != nil || singular != "widget" {
+		t.Errorf("singular of widgets: %q, error %v; want widget", singular, err)
+	}
+	if _, err := mapper.KindFor(schema.GroupVersionResource{Resource: "wgt"}); !meta.IsNoMatchError(err) {
+		t.Errorf("kind of wgt: %v, want no match", err)
+	}
+	category, found := restmapper.NewDiscoveryCategoryExpander(cached).Expand("workshop")
+	// Once for each version.
+	if diff := cmp.Diff([]schema.GroupResource{widgetCase.resource.GroupResource()}, slices.Compact(category)); diff != "" || !found {
+		t.Errorf("category workshop, found %t (-want +got):\n%s", found, diff)
+	}
+}
+
+// TestWidgetTyped: a REST client with the Go types of pkg/apis and no more than client-go works, in JSON and in protobuf.
+func TestWidgetTyped(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		t.Run(contentType, func(t *testing.T) {
+			config := adminConfig(t, shared)
+			config.APIPath = "/apis"
+			config.GroupVersion = &v1.SchemeGroupVersion
+			config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+			config.ContentType = contentType
+			config.AcceptContentTypes = contentType
+			client, err := rest.RESTClientFor(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			typed(t, client, runtime.NewParameterCodec(scheme), newNamespace(t, shared))
+		})
+	}
+}
+
+func typed(t *testing.T, client rest.Interface, parameters runtime.ParameterCodec, namespace string) {
+	t.Helper()
+	widget := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "p"}}}}
+	created := &v1.Widget{}
+	if err := client.Post().Namespace(namespace).Resource("widgets").Body(widget).Do(t.Context()).Into(created); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	want := v1.WidgetSpec{
+		Model: "m", Grade: v1.WidgetGradeStandard, Replicas: new(int32(1)), Parts: []v1.WidgetPart{{Name: "p", Quantity: new(int32(1))}},
+	}
+	if diff := cmp.Diff(want, created.Spec); diff != "" {
+		t.Errorf("created, with the defaults (-want +got):\n%s", diff)
+	}
+	events, err := client.Get().Namespace(namespace).Resource("widgets").
+		VersionedParams(&metav1.ListOptions{Watch: true, ResourceVersion: created.ResourceVersion, FieldSelector: "metadata.name=w"}, parameters).Watch(t.Context())
+	if err != nil {
+		t.Fatalf("watch: %v", err)
+	}
+	defer events.Stop()
+	created.Spec.Replicas = new(int32(3))
+	updated := &v1.Widget{}
+	if err := client.Put().Namespace(namespace).Resource("widgets").Name("w").Body(created).Do(t.Context()).Into(updated); err != nil {
+		t.Fatalf("update: %v", err)
+	}
+	if diff := cmp.Diff(updated, nextTyped(t, events, watch.Modified)); diff != "" {
+		t.Errorf("watch (-updated +seen):\n%s", diff)
+	}
+	updated.Status = v1.WidgetStatus{Replicas: 3, ReadyReplicas: 2, Conditions: []metav1.Condition{{
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: "Test", LastTransitionTime: metav1.Now().Rfc3339Copy(),
+	}}}
+	got := &v1.Widget{}
+	if err := client.Put().Namespace(namespace).Resource("widgets").Name("w").SubResource("status").Body(updated).Do(t.Context()).Into(got); err != nil {
+		t.Fatalf("update of the status: %v", err)
+	}
+	if diff := cmp.Diff(updated.Status, got.Status); diff != "" {
+		t.Errorf("status (-sent +got):\n%s", diff)
+	}
+	list := &v1.WidgetList{}
+	if err := client.Get().Namespace(namespace).Resource("widgets").Do(t.Context()).Into(list); err != nil || len(list.Items) != 1 {
+		t.Fatalf("list: %d, error %v; want 1", len(list.Items), err)
+	}
+	got.TypeMeta = metav1.TypeMeta{}
+	list.Items[0].TypeMeta = metav1.TypeMeta{}
+	if diff := cmp.Diff(*got, list.Items[0]); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	if err := client.Delete().Namespace(namespace).Resource("widgets").Name("w").Do(t.Context()).Error(); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	err = client.Get().Namespace(namespace).Resource("widgets").Name("w").Do(t.Context()).Into(got)
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("get after the deletion: %v, want NotFound", err)
+	}
+}
