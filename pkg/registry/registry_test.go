@@ -3,7 +3,9 @@
 package registry
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -175,6 +178,32 @@ func TestSubresourceFollowsItsParent(t *testing.T) {
 	}
 	if got := group.VersionedResourcesStorageMap["v1"]["gadgets/scale"]; got != scale {
 		t.Errorf("storage of v1 gadgets/scale: got %v, want %v", got, scale)
+	}
+}
+
+// stream is a storage that connects.
+type stream struct{ virtual }
+
+func (*stream) Connect(context.Context, string, runtime.Object, rest.Responder) (http.Handler, error) {
+	return nil, errors.New("not in this test")
+}
+func (*stream) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
+func (*stream) ConnectMethods() []string                          { return []string{http.MethodGet} }
+
+// TestLongRunning: what connects a stream in any version is found, and nothing else: the rest keeps its timeout.
+func TestLongRunning(t *testing.T) {
+	plain, connecting := &virtual{&workshop.Gadget{}}, &stream{virtual{&workshop.Gadget{}}}
+	group := &genericapiserver.APIGroupInfo{VersionedResourcesStorageMap: map[string]map[string]rest.Storage{
+		"v1":  {"gadgets": plain, "gadgets/status": plain, "gadgets/log": connecting},
+		"v99": {"gadgets": plain, "gadgets/log": connecting, "gadgets/exec": connecting},
+	}}
+	if diff := cmp.Diff([]string{"exec", "log"}, sets.List(LongRunning(group))); diff != "" {
+		t.Errorf("long-running subresources (-want +got):\n%s", diff)
+	}
+	delete(group.VersionedResourcesStorageMap["v1"], "gadgets/log")
+	delete(group.VersionedResourcesStorageMap, "v99")
+	if got := LongRunning(group); len(got) != 0 {
+		t.Errorf("long-running subresources without streams: got %v, want none", got)
 	}
 }
 

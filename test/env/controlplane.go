@@ -82,18 +82,26 @@ func (e *Environment) askEtcd(ctx context.Context, et *etcd) error {
 }
 
 func (e *Environment) etcdClient(ctx context.Context, et *etcd) (*clientv3.Client, error) {
-	pair, err := tls.LoadX509KeyPair(e.pki.cert(et.client), e.pki.key(et.client))
+	config, err := e.etcdTLS(et)
 	if err != nil {
 		return nil, err
 	}
 	return clientv3.New(clientv3.Config{
-		Context:   ctx,
-		Endpoints: []string{et.url},
-		TLS: &tls.Config{
-			RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
-		},
+		Context:     ctx,
+		Endpoints:   []string{et.url},
+		TLS:         config,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dialer(et.host))},
 	})
+}
+
+func (e *Environment) etcdTLS(et *etcd) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(e.pki.cert(et.client), e.pki.key(et.client))
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+	}, nil
 }
 
 // KubeAPIServer is one kube-apiserver of the control plane.

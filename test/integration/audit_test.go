@@ -28,6 +28,9 @@ import (
 	"example.com/extension-apiserver/test/env"
 )
 
+// auditTests is filled by the files of the kinds with what else the log shall hold; log is its path.
+var auditTests = map[string]func(t *testing.T, e *env.Environment, log string){}
+
 func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"audit", prepareAudit}) }
 
 // prepareAudit makes a policy: of writes everything, of reads who and what, of lists and all else nothing.
@@ -51,6 +54,9 @@ rules:
 		for _, k := range kindCases {
 			t.Run(k.resource.Resource, func(t *testing.T) { testAudit(t, e, k, log) })
 		}
+		for name, test := range auditTests {
+			t.Run(name, func(t *testing.T) { test(t, e, log) })
+		}
 	}
 }
 
@@ -60,16 +66,7 @@ func testAudit(t *testing.T, e *env.Environment, k kindCase, log string) {
 	config := adminConfig(t, e)
 	// kube-apiserver resolves impersonation: to our server this is simply the user.
 	config.Impersonate = rest.ImpersonationConfig{UserName: uniqueName(t), UID: "77", Groups: []string{"system:masters"}, Extra: map[string][]string{"scope": {"all"}}}
-	var ids []string
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			if err == nil {
-				ids = append(ids, resp.Header.Get("Audit-Id"))
-			}
-			return resp, err
-		})
-	})
+	ids := auditIDs(config)
 	namespace, name := newNamespace(t, e), uniqueName(t)
 	client, obj := k.client(t, config, namespace), k.object(t, name)
 	created, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
@@ -88,7 +85,7 @@ func testAudit(t *testing.T, e *env.Environment, k kindCase, log string) {
 	}
 
 	kind := created.GetKind()
-	events := eventsOf(t, e, log, ids)
+	events := eventsOf(t, e, log, *ids)
 	want := []string{
 		"RequestResponse create 201 " + kind + " " + kind,
 		"RequestResponse create 409 " + kind + " Status",
@@ -123,6 +120,21 @@ func testAudit(t *testing.T, e *env.Environment, k kindCase, log string) {
 	if err := json.Unmarshal(events[0].ResponseObject.Raw, &response); err != nil || response.Metadata.UID != created.GetUID() {
 		t.Errorf("response object of the create: UID %s (%v), want %s", response.Metadata.UID, err, created.GetUID())
 	}
+}
+
+// auditIDs collects the IDs of the requests that a client with the config will send.
+func auditIDs(config *rest.Config) *[]string {
+	var ids []string
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil {
+				ids = append(ids, resp.Header.Get("Audit-Id"))
+			}
+			return resp, err
+		})
+	})
+	return &ids
 }
 
 // eventsOf returns the events of the requests, nil for one without, when that of the last is there.

@@ -23,12 +23,18 @@ import (
 // metric adds up the samples in our server's /metrics that have the labels.
 func metric(t *testing.T, server endpoint, name string, labels map[string]string) float64 {
 	t.Helper()
+	return sumOf(t, server.get(t, "/metrics", nil).body, name, labels)
+}
+
+// sumOf adds up the samples of a metric that have the labels.
+func sumOf(t *testing.T, metrics []byte, name string, labels map[string]string) float64 {
+	t.Helper()
 	samples := testutil.NewMetrics()
-	if err := testutil.ParseMetrics(string(server.get(t, "/metrics", nil).body), &samples); err != nil {
+	if err := testutil.ParseMetrics(string(metrics), &samples); err != nil {
 		t.Fatal(err)
 	}
 	if len(samples) == 0 {
-		t.Fatal("/metrics has no samples")
+		t.Fatal("the metrics have no samples")
 	}
 	sum := 0.0
 	for _, sample := range samples[name] {

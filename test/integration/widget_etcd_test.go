@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -23,8 +24,30 @@ import (
 func TestWidgetEtcd(t *testing.T) {
 	t.Parallel()
 	e := env.New(t, env.Options{ExternalEtcd: true})
+	t.Run("one watch", func(t *testing.T) { testOneWatch(t, e) })
 	t.Run("most recent", func(t *testing.T) { testMostRecent(t, e) })
 	t.Run("expired", func(t *testing.T) { testExpired(t, e) })
+}
+
+// testOneWatch: a resource is watched in etcd once, however many versions are served and clients watch.
+func testOneWatch(t *testing.T, e *env.Environment) {
+	for _, gv := range install.GroupVersions() {
+		for range 3 {
+			w, err := inVersion(gv.Version).client(t, adminConfig(t, e), "").Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(w.Stop)
+		}
+	}
+	metrics, err := e.EtcdMetrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each kind that is stored is in kindCases; one watch more is for the revision of the last compaction.
+	if got := sumOf(t, metrics, "etcd_debugging_mvcc_watcher_total", nil); got != float64(len(kindCases)+1) {
+		t.Errorf("watches in etcd: %v, want %d, one for each resource and one for compactions", got, len(kindCases)+1)
+	}
 }
 
 // testMostRecent: reads that promise the most recent state know of the last revision of etcd, of which the cache, since

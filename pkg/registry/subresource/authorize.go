@@ -28,6 +28,9 @@ func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb string)
 	if info, ok := genericapirequest.RequestInfoFrom(ctx); !ok || !info.IsResourceRequest {
 		return apierrors.NewInternalError(errors.New("not the request of a resource"))
 	}
+	if a == nil {
+		return apierrors.NewInternalError(fmt.Errorf("ask for the right to %s: there is no authorizer", verb))
+	}
 	decision, reason, err := a.Authorize(ctx, withVerb{attributes, verb})
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("ask for the right to %s: %w", verb, err))

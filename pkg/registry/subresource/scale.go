@@ -4,6 +4,7 @@ package subresource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -66,16 +67,10 @@ func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 }
 
 // Update never creates. Admission sees the scale, as it does for built-in kinds.
-func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, _, err := r.store.Update(ctx, name, &updatedScale{objInfo, r.store.DefaultQualifiedResource, r.scaling},
-		func(ctx context.Context, obj runtime.Object) error {
-			scale, err := r.scaling.from(obj)
-			if err != nil || createValidation == nil {
-				return err
-			}
-			return createValidation(ctx, scale)
-		},
+	obj, _, err := r.store.Update(ctx, name, &updatedScale{objInfo, r.store.DefaultQualifiedResource, name, r.scaling},
+		rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {
 			scale, err := r.scaling.from(obj)
 			if err != nil || updateValidation == nil {
@@ -117,6 +112,7 @@ func (s Scaling) from(obj runtime.Object) (*autoscalingv1.Scale, error) {
 type updatedScale struct {
 	rest.UpdatedObjectInfo
 	resource schema.GroupResource
+	name     string
 	scaling  Scaling
 }
 
@@ -127,9 +123,12 @@ func (u *updatedScale) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		return nil, fmt.Errorf("scale: expected an object with metadata, found %T", obj)
 	}
 	// The store hands over an empty object for one that does not exist.
-	info, _ := genericapirequest.RequestInfoFrom(ctx)
-	if object.GetResourceVersion() == "" || info == nil {
-		return nil, apierrors.NewNotFound(u.resource, object.GetName())
+	if object.GetResourceVersion() == "" {
+		return nil, apierrors.NewNotFound(u.resource, u.name)
+	}
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(errors.New("scale: the version of the request is not known"))
 	}
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 	owners := managedfields.NewScaleHandler(object.GetManagedFields(), gv, u.scaling.ReplicasPaths)
@@ -149,7 +148,7 @@ func (u *updatedScale) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected autoscaling/v1 Scale, found %T", updated))
 	}
 	if scale.UID != "" && scale.UID != object.GetUID() {
-		return nil, apierrors.NewConflict(u.resource, object.GetName(),
+		return nil, apierrors.NewConflict(u.resource, u.name,
 			fmt.Errorf("metadata.uid is %s, that of the object is %s", scale.UID, object.GetUID()))
 	}
 	u.scaling.SetReplicas(obj, scale.Spec.Replicas)

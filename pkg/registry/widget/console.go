@@ -4,6 +4,8 @@ package widget
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -48,16 +50,22 @@ type widgetGetter interface {
 type consoleREST struct {
 	widgets    widgetGetter
 	authorizer authorizer.Authorizer
-	// stopped ends when the server stops; sessions are those still open.
+	// closeTimeout is consoleCloseTimeout, less in tests.
+	closeTimeout time.Duration
+	// stopped ends when the server stops; sessions are those still open. The mutex lets none begin after that: the server
+	// does not wait for connections that are being taken over either.
+	mutex    sync.Mutex
 	stopped  context.Context
 	stop     context.CancelFunc
 	sessions sync.WaitGroup
 }
 
+var errStopped = apierrors.NewServiceUnavailable("the server is shutting down")
+
 var _ rest.Connecter = &consoleREST{}
 
 func newConsole(widgets widgetGetter, a authorizer.Authorizer) *consoleREST {
-	r := &consoleREST{widgets: widgets, authorizer: a}
+	r := &consoleREST{widgets: widgets, authorizer: a, closeTimeout: consoleCloseTimeout}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -68,14 +76,30 @@ func (*consoleREST) ConnectMethods() []string                          { return 
 
 // Destroy ends the open consoles: the server does not wait for connections that were taken over.
 func (r *consoleREST) Destroy() {
+	r.mutex.Lock()
 	r.stop()
+	r.mutex.Unlock()
 	r.sessions.Wait()
+}
+
+// begin counts a session, which says Done at its end. After Destroy it counts none and returns false.
+func (r *consoleREST) begin() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.stopped.Err() != nil {
+		return false
+	}
+	r.sessions.Add(1)
+	return true
 }
 
 // Connect checks what can be checked before the upgrade, so that the client gets a Status and not a broken stream.
 func (r *consoleREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
 	if err := subresource.EnsureAuthorized(ctx, r.authorizer, "create"); err != nil {
 		return nil, err
+	}
+	if r.stopped.Err() != nil {
+		return nil, errStopped
 	}
 	get := func() (*workshop.Widget, error) {
 		obj, err := r.widgets.Get(ctx, name, &metav1.GetOptions{})
@@ -93,31 +117,52 @@ func (r *consoleREST) Connect(ctx context.Context, name string, _ runtime.Object
 				"and Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io"))
 			return
 		}
-		r.sessions.Add(1)
+		if !r.begin() {
+			responder.Error(errStopped)
+			return
+		}
 		defer r.sessions.Done()
 		r.serve(w, req, get)
 	}), nil
 }
 
-// serve runs a session until the client leaves, says exit or ends its input, or the server stops.
+// serve runs a session until the client leaves, says exit, ends its input or is silent for too long, or the server stops.
 func (r *consoleREST) serve(w http.ResponseWriter, req *http.Request, get func() (*workshop.Widget, error)) {
+	// Its own idle timeout would move every deadline, that of the last write too.
 	conn := wsstream.NewConn(consoleProtocols)
-	conn.SetIdleTimeout(consoleIdleTimeout)
 	_, channels, err := conn.Open(w, req)
 	if err != nil {
 		// The library has answered already: a protocol that is not spoken here.
 		return
 	}
 	defer conn.Close()
+	idle := time.NewTimer(consoleIdleTimeout)
+	defer idle.Stop()
 	ended := make(chan error, 1)
-	go func() { ended <- runConsole(channels[stdin], channels[stdout], channels[stderr], get) }()
+	go func() { ended <- runConsole(heard{channels[stdin], idle}, channels[stdout], channels[stderr], get) }()
 	var result error
 	select {
 	case result = <-ended:
+	case <-idle.C:
+		result = apierrors.NewTimeoutError(fmt.Sprintf("no input for %s", consoleIdleTimeout), 0)
 	case <-r.stopped.Done():
-		result = apierrors.NewServiceUnavailable("the server is shutting down")
+		result = errStopped
 	}
-	conn.SetWriteDeadline(consoleCloseTimeout)
+	conn.SetWriteDeadline(r.closeTimeout)
 	// A client that is gone cannot be told.
 	_ = writeStatus(channels[status], result)
+}
+
+// heard puts the end of an idle console off when there is input.
+type heard struct {
+	io.Reader
+	idle *time.Timer
+}
+
+func (h heard) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if err == nil {
+		h.idle.Reset(consoleIdleTimeout)
+	}
+	return n, err
 }

@@ -42,7 +42,7 @@ var consoleCommands = []struct {
 // runConsole answers each line of the input until it ends or says exit.
 func runConsole(in io.Reader, out, errOut io.Writer, get func() (*workshop.Widget, error)) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxConsoleLine)
+	lines.Buffer(nil, maxConsoleLine+len("\n"))
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
 	"example.com/extension-apiserver/pkg/apis/workshop/v1alpha1"
 	"example.com/extension-apiserver/pkg/apis/workshop/v1beta1"
 )
@@ -51,7 +51,7 @@ func replicasPaths() managedfields.ResourcePathMappings {
 	mappings := managedfields.ResourcePathMappings{}
 	for gv, paths := range versions {
 		var path fieldpath.Path
-		for _, name := range strings.Split(paths.replicas.String(), ".") {
+		for name := range strings.SplitSeq(paths.replicas.String(), ".") {
 			path = append(path, fieldpath.PathElement{FieldName: &name})
 		}
 		mappings[gv.String()] = path

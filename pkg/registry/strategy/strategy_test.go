@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+func newBase() Base {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return New(scheme)
+}
+
+func gadget(purpose string, precision int32) *workshop.Gadget {
+	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
+}
+
+// TestBase pins what a kind promises that says nothing else: no PUT creates, a PUT without a resourceVersion is taken, and
+// there are no warnings.
+func TestBase(t *testing.T) {
+	b := newBase()
+	if b.AllowCreateOnUpdate() {
+		t.Error("PUT of an object that does not exist: got create, want not found")
+	}
+	if !b.AllowUnconditionalUpdate() {
+		t.Error("PUT without a resourceVersion: got refused, want accepted")
+	}
+	// Both are full of what a kind could warn of.
+	obj, old := gadget("", -1), gadget(strings.Repeat("x", 1000), 99)
+	if got := b.WarningsOnCreate(t.Context(), obj); got != nil {
+		t.Errorf("warnings on create: got %q, want none", got)
+	}
+	if got := b.WarningsOnUpdate(t.Context(), obj, old); got != nil {
+		t.Errorf("warnings on update: got %q, want none", got)
+	}
+	b.Canonicalize(obj)
+	if diff := cmp.Diff(gadget("", -1), obj); diff != "" {
+		t.Errorf("canonical form (-want +got):\n%s", diff)
+	}
+	kinds, _, err := b.ObjectKinds(obj)
+	if want := workshop.SchemeGroupVersion.WithKind("Gadget"); err != nil || !slices.Contains(kinds, want) {
+		t.Errorf("kinds of a gadget: got %v and error %v, want %s", kinds, err, want)
+	}
+	first, second := b.GenerateName("gadget-"), b.GenerateName("gadget-")
+	if !strings.HasPrefix(first, "gadget-") || first == second || len(first) == len("gadget-") {
+		t.Errorf("names for generateName gadget-: got %q and %q, want two names with that prefix", first, second)
+	}
+}
+
+// TestEnforce: the rules of the tags are errors of the request, on create and on update, beside those written by hand.
+func TestEnforce(t *testing.T) {
+	byHand := field.ErrorList{field.Forbidden(field.NewPath("spec", "purpose"), "not on a Sunday")}
+	for _, tc := range []struct {
+		name        string
+		obj, old    *workshop.Gadget
+		handwritten field.ErrorList
+		want        []string
+	}{
+		{"create", gadget("measures", 6), nil, nil, nil},
+		{"create against a tag", gadget("measures", 7), nil, nil, []string{"spec.precision: Invalid value"}},
+		{"create against two tags", gadget("", -1), nil, nil, []string{"spec.precision: Invalid value", "spec.purpose: Required value"}},
+		{"create against a rule written by hand", gadget("measures", 6), nil, byHand, []string{"spec.purpose: Forbidden"}},
+		{"create against both", gadget("measures", 7), nil, byHand, []string{"spec.precision: Invalid value", "spec.purpose: Forbidden"}},
+		{"update", gadget("measures", 6), gadget("measures", 5), nil, nil},
+		{"update against a tag", gadget("measures", 7), gadget("measures", 5), nil, []string{"spec.precision: Invalid value"}},
+		{"update against a rule written by hand", gadget("measures", 6), gadget("measures", 5), byHand, []string{"spec.purpose: Forbidden"}},
+		// The object is older than the rule.
+		{"update elsewhere", gadget("weighs", 7), gadget("measures", 7), nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var old runtime.Object
+			if tc.old != nil {
+				old = tc.old
+			}
+			var got []string
+			for _, err := range newBase().Enforce(requestContext(t), tc.obj, old, tc.handwritten) {
+				got = append(got, fmt.Sprintf("%s: %s", err.Field, err.Type))
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEnforceWithoutVersion: where it is not known which version's rules hold, nothing is let through.
+func TestEnforceWithoutVersion(t *testing.T) {
+	got := newBase().Enforce(t.Context(), gadget("measures", 6), nil, nil)
+	if len(got) != 1 || got[0].Type != field.ErrorTypeInternal {
+		t.Errorf("errors of a valid object without a request: got %v, want one internal error", got)
+	}
+}
+
+func requestContext(t *testing.T) context.Context {
+	t.Helper()
+	gv := install.StorageVersion()
+	return genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{
+		IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "gadgets",
+	})
+}
+
+// TestResetFields: a version that is added to the list is not forgotten here.
+func TestResetFields(t *testing.T) {
+	before := install.Versions
+	t.Cleanup(func() { install.Versions = before })
+	install.Versions = append(slices.Clone(before), install.Version{GroupVersion: schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}})
+	got := ResetFields("status", "metadata")
+	want := fieldpath.NewSet(fieldpath.MakePathOrDie("status"), fieldpath.MakePathOrDie("metadata"))
+	for _, v := range install.Versions {
+		set := got[fieldpath.APIVersion(v.GroupVersion.String())]
+		if set == nil || !set.Equals(want) {
+			t.Errorf("reset fields of %s: got %v, want %s", v.GroupVersion, set, want)
+		}
+	}
+	if len(got) != len(install.Versions) {
+		t.Errorf("reset fields: got %d versions, want %d", len(got), len(install.Versions))
+	}
+}

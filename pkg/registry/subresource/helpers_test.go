@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subresource
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/pkg/registry/strategy"
+)
+
+// group is that of the requests; its versions are only names here.
+const group = workshop.GroupName
+
+// rules are those of the main resource: an update of the purpose passes.
+type rules struct {
+	strategy.Base
+	// createOnUpdate is what some kinds allow, such as Lease.
+	createOnUpdate bool
+	invalid        field.ErrorList
+}
+
+func (rules) NamespaceScoped() bool                                    { return false }
+func (r rules) AllowCreateOnUpdate() bool                              { return r.createOnUpdate }
+func (rules) PrepareForCreate(context.Context, runtime.Object)         {}
+func (rules) Validate(context.Context, runtime.Object) field.ErrorList { return nil }
+func (rules) PrepareForUpdate(_ context.Context, _, _ runtime.Object)  {}
+func (r rules) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList {
+	return r.invalid
+}
+
+func (rules) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{"main/v1": fieldpath.NewSet()}
+}
+
+// endpoint is that of the etcd of the whole package; each test has its own prefix there.
+var endpoint string
+
+func TestMain(m *testing.M) { os.Exit(withEtcd(m.Run)) }
+
+// withEtcd runs the tests with an etcd that only this user can reach, and that is fast because nothing of it has to last.
+// The library's own (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per test, on a port that is open to all.
+func withEtcd(run func() int) int {
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	config := embed.NewConfig()
+	config.Dir, config.UnsafeNoFsync, config.LogLevel = filepath.Join(dir, "data"), true, "fatal"
+	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "etcd.sock")}}
+	config.ListenPeerUrls = nil
+	server, err := embed.StartEtcd(config)
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	<-server.Server.ReadyNotify()
+	endpoint = config.ListenClientUrls[0].String()
+	return run()
+}
+
+// newStore returns a store as the kinds make theirs.
+func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	r.Base = strategy.New(scheme)
+	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(install.StorageVersion()))
+	config.Transport.ServerList = []string{endpoint}
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &workshop.Gadget{} },
+		NewListFunc:               func() runtime.Object { return &workshop.GadgetList{} },
+		DefaultQualifiedResource:  workshop.Resource("gadgets"),
+		SingularQualifiedResource: workshop.Resource("gadget"),
+		CreateStrategy:            r,
+		UpdateStrategy:            r,
+		DeleteStrategy:            r,
+		ResetFieldsStrategy:       r,
+		TableConvertor:            rest.NewDefaultTableConvertor(workshop.Resource("gadgets")),
+	}
+	options := generic.RESTOptions{
+		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage, ResourcePrefix: "gadgets",
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Destroy)
+	return store, r
+}
+
+// in is the context of a request in the version.
+func in(t *testing.T, version string) context.Context {
+	t.Helper()
+	ctx := genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone)
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true, Verb: "update", APIGroup: group, APIVersion: version, Resource: "gadgets",
+	})
+}
+
+// create stores a gadget of precision 2, with the owners of its fields.
+func create(t *testing.T, store *genericregistry.Store, name string, owners ...metav1.ManagedFieldsEntry) *workshop.Gadget {
+	t.Helper()
+	gadget := &workshop.Gadget{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}, ManagedFields: owners},
+		Spec:       workshop.GadgetSpec{Purpose: "measures", Precision: new(int32(2))},
+	}
+	obj, err := store.Create(in(t, "v1"), gadget, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*workshop.Gadget)
+}
+
+// get returns the gadget as it is stored.
+func get(t *testing.T, store *genericregistry.Store, name string) *workshop.Gadget {
+	t.Helper()
+	obj, err := store.Get(in(t, "v1"), name, &metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*workshop.Gadget)
+}
+
+// change is a request that gets the object (the scale) and returns it changed, as a patch does.
+func change[T runtime.Object](apply func(T)) rest.UpdatedObjectInfo {
+	return rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+		updated := old.DeepCopyObject().(T)
+		apply(updated)
+		return updated, nil
+	})
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subresource
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+)
+
+// scaling takes the precision of a gadget for its replicas; in v2 the field would be elsewhere.
+var scaling = Scaling{
+	Scale: func(obj runtime.Object) *autoscalingv1.Scale {
+		return &autoscalingv1.Scale{
+			Spec:   autoscalingv1.ScaleSpec{Replicas: *obj.(*workshop.Gadget).Spec.Precision},
+			Status: autoscalingv1.ScaleStatus{Replicas: 1, Selector: "a=b"},
+		}
+	},
+	SetReplicas: func(obj runtime.Object, replicas int32) { obj.(*workshop.Gadget).Spec.Precision = &replicas },
+	ReplicasPaths: managedfields.ResourcePathMappings{
+		group + "/v1": fieldpath.MakePathOrDie("spec", "precision"),
+		group + "/v2": fieldpath.MakePathOrDie("spec", "places", "wanted"),
+	},
+}
+
+// newScale returns the subresource, and the store of the main resource.
+func newScale(t *testing.T, r rules) (*scaleREST, *genericregistry.Store) {
+	t.Helper()
+	store, r := newStore(t, r)
+	// The main resource refuses every update: only the rules of the subresource count.
+	main := r
+	main.invalid = field.ErrorList{field.Forbidden(field.NewPath("spec"), "by the rules of the main resource")}
+	store.UpdateStrategy = main
+	return NewScale(store, r, scaling).(*scaleREST), store
+}
+
+// scaleOf is what a client sees of a gadget.
+func scaleOf(g *workshop.Gadget) *autoscalingv1.Scale {
+	return &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion, CreationTimestamp: g.CreationTimestamp},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: *g.Spec.Precision},
+		Status:     autoscalingv1.ScaleStatus{Replicas: 1, Selector: "a=b"},
+	}
+}
+
+// TestScaleKind: clients that know no kind of this group, such as the HorizontalPodAutoscaler, find autoscaling/v1 Scale.
+func TestScaleKind(t *testing.T) {
+	r := &scaleREST{}
+	for _, version := range []string{"v1", "v2"} {
+		got := r.GroupVersionKind(schema.GroupVersion{Group: group, Version: version})
+		if want := (schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}); got != want {
+			t.Errorf("kind of scale in %s: got %s, want %s", version, got, want)
+		}
+	}
+	if _, ok := r.New().(*autoscalingv1.Scale); !ok {
+		t.Errorf("new object: got %T, want *autoscalingv1.Scale", r.New())
+	}
+}
+
+// TestScaleGet: the scale has the identity of its object, and none of the object's labels or owners.
+func TestScaleGet(t *testing.T) {
+	r, store := newScale(t, rules{})
+	gadget := create(t, store, "g", applier("kubectl", "v1", inV1))
+	got, err := r.Get(in(t, "v1"), "g", &metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(runtime.Object(scaleOf(gadget)), got); diff != "" {
+		t.Errorf("scale (-want +got):\n%s", diff)
+	}
+	table, err := r.ConvertToTable(in(t, "v1"), got, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Rows) != 1 || table.Rows[0].Cells[0] != "g" {
+		t.Errorf("table of the scale: got rows %v, want one that begins with g", table.Rows)
+	}
+	if _, err := r.Get(in(t, "v1"), "nobody", &metav1.GetOptions{}); !noNobody(err) {
+		t.Errorf("scale of a gadget that is not there: got %v, want that nobody is not found", err)
+	}
+}
+
+// noNobody says whether the error is that there is no gadget of the name nobody.
+func noNobody(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details.Name == "nobody"
+}
+
+// TestScaleUpdate: a change of replicas, and nothing else, reaches the object, where nothing contradicts it.
+func TestScaleUpdate(t *testing.T) {
+	r, store := newScale(t, rules{})
+	for _, tc := range []struct {
+		name string
+		// put is a whole scale, patch a change of the stored one.
+		put    func(*workshop.Gadget) *autoscalingv1.Scale
+		patch  func(*autoscalingv1.Scale)
+		reason metav1.StatusReason
+	}{
+		{"put", func(g *workshop.Gadget) *autoscalingv1.Scale {
+			scale := scaleOf(g)
+			scale.Labels = map[string]string{"x": "y"}
+			scale.Spec.Replicas = 5
+			return scale
+		}, nil, ""},
+		{"put without resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
+			return &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
+		}, nil, ""},
+		{"put with a stale resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
+			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}, Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
+		}, nil, metav1.StatusReasonConflict},
+		{"put with the UID of another", func(*workshop.Gadget) *autoscalingv1.Scale {
+			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "other"}, Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
+		}, nil, metav1.StatusReasonConflict},
+		{"patch", nil, func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 }, ""},
+		{"patch with a stale resourceVersion", nil, func(s *autoscalingv1.Scale) { s.ResourceVersion, s.Spec.Replicas = "1", 5 }, metav1.StatusReasonConflict},
+		{"patch with the UID of another", nil, func(s *autoscalingv1.Scale) { s.UID, s.Spec.Replicas = "other", 5 }, metav1.StatusReasonConflict},
+		{"patch without UID", nil, func(s *autoscalingv1.Scale) { s.UID, s.Spec.Replicas = "", 5 }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := create(t, store, tc.name)
+			info := change(tc.patch)
+			if tc.put != nil {
+				info = rest.DefaultUpdatedObjectInfo(tc.put(before))
+			}
+			// The flag that server-side apply sets is of no use here.
+			got, created, err := r.Update(in(t, "v1"), tc.name, info, nil, nil, true, &metav1.UpdateOptions{})
+			if reason := apierrors.ReasonForError(err); reason != tc.reason && (err != nil || tc.reason != "") {
+				t.Fatalf("got error %v (%s), want %q", err, reason, tc.reason)
+			}
+			want := before.DeepCopy()
+			if tc.reason == "" {
+				want.Spec.Precision = new(int32(5))
+				want.ResourceVersion = get(t, store, tc.name).ResourceVersion
+				if diff := cmp.Diff(runtime.Object(scaleOf(want)), got); diff != "" || created {
+					t.Errorf("answer, created %t (-want +got):\n%s", created, diff)
+				}
+				if want.ResourceVersion == before.ResourceVersion {
+					t.Errorf("resourceVersion: got %s as before, want another", want.ResourceVersion)
+				}
+			}
+			if diff := cmp.Diff(want, get(t, store, tc.name)); diff != "" {
+				t.Errorf("stored object (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestScaleNeverCreates: a scale without its object means nothing, not even for a kind that a PUT creates.
+func TestScaleNeverCreates(t *testing.T) {
+	for name, r := range map[string]rules{"most kinds": {}, "a kind that PUT creates": {createOnUpdate: true}} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newScale(t, r)
+			info := rest.DefaultUpdatedObjectInfo(&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}})
+			_, created, err := r.Update(in(t, "v1"), "nobody", info, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
+			if !noNobody(err) || created {
+				t.Errorf("got created %t and error %v, want that nobody is not found", created, err)
+			}
+			if _, err := r.Get(in(t, "v1"), "nobody", &metav1.GetOptions{}); !noNobody(err) {
+				t.Errorf("after that: got %v, want that nobody is not found", err)
+			}
+		})
+	}
+}
+
+// TestScaleAdmission: policies and webhooks for scales see the scale before and after, and can refuse it.
+func TestScaleAdmission(t *testing.T) {
+	r, store := newScale(t, rules{})
+	before := create(t, store, "g")
+	refused := errors.New("not today")
+	validate := func(_ context.Context, obj, old runtime.Object) error {
+		want := scaleOf(before)
+		if diff := cmp.Diff(runtime.Object(want), old); diff != "" {
+			t.Errorf("old object (-want +got):\n%s", diff)
+		}
+		want.Spec.Replicas = 5
+		if diff := cmp.Diff(runtime.Object(want), obj); diff != "" {
+			t.Errorf("new object (-want +got):\n%s", diff)
+		}
+		return refused
+	}
+	info := change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 })
+	if _, _, err := r.Update(in(t, "v1"), "g", info, rest.ValidateAllObjectFunc, validate, false, &metav1.UpdateOptions{}); !errors.Is(err, refused) {
+		t.Errorf("got error %v, want %v", err, refused)
+	}
+	if diff := cmp.Diff(before, get(t, store, "g")); diff != "" {
+		t.Errorf("stored object after it was refused (-want +got):\n%s", diff)
+	}
+}
+
+// TestScaleRefuses: what breaks the rules of the kind is refused, and so is what cannot be understood.
+func TestScaleRefuses(t *testing.T) {
+	r, store := newScale(t, rules{invalid: field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), 5, "too many")}})
+	before := create(t, store, "g")
+	five := change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 })
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		info rest.UpdatedObjectInfo
+		want metav1.StatusReason
+	}{
+		{"rule of the kind", in(t, "v1"), five, metav1.StatusReasonInvalid},
+		{"another kind", in(t, "v1"), rest.DefaultUpdatedObjectInfo(&workshop.Gadget{}), metav1.StatusReasonBadRequest},
+		{"no version", genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone), five, metav1.StatusReasonInternalError},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, _, err := r.Update(tc.ctx, "g", tc.info, nil, nil, false, &metav1.UpdateOptions{})
+			if got := apierrors.ReasonForError(err); got != tc.want {
+				t.Errorf("got error %v (%s), want %s", err, got, tc.want)
+			}
+			if diff := cmp.Diff(before, get(t, store, "g")); diff != "" {
+				t.Errorf("stored object after it was refused (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

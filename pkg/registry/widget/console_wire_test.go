@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"google.golang.org/grpc/test/bufconn"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const handshake = "GET /w HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
+	"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
+
+// wire is the client's side of a console on a connection that holds one byte: what is not read here, the server cannot
+// write.
+type wire struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func dialWire(t *testing.T, r *consoleREST) *wire {
+	t.Helper()
+	listener := bufconn.Listen(1)
+	server := &http.Server{Handler: connectHandler(r, make(chan struct{}, 1)), ReadHeaderTimeout: patience}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	conn, err := listener.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, handshake); err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{conn, bufio.NewReader(conn)}
+	resp, err := http.ReadResponse(w.reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("got %s, want the protocol switched", resp.Status)
+	}
+	return w
+}
+
+// sayTick sends the line "echo tick", as 11 bytes in one binary frame that is masked with zeros (RFC 6455, section 5.2).
+func (w *wire) sayTick(t *testing.T) {
+	t.Helper()
+	if _, err := w.Write(append([]byte{0x82, 0x80 + 11, 0, 0, 0, 0, stdin}, "echo tick\n"...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hear reads a frame: its channel and what it says.
+func (w *wire) hear(t *testing.T) (byte, string) {
+	t.Helper()
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(w.reader, head); err != nil {
+		t.Fatal(err)
+	}
+	length := []byte{0, head[1]}
+	if head[1] == 126 {
+		if _, err := io.ReadFull(w.reader, length); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := make([]byte, binary.BigEndian.Uint16(length))
+	if _, err := io.ReadFull(w.reader, data); err != nil {
+		t.Fatal(err)
+	}
+	return data[0], string(data[1:])
+}
+
+// hearStatus reads the frame with which the server ends.
+func (w *wire) hearStatus(t *testing.T) metav1.Status {
+	t.Helper()
+	channel, text := w.hear(t)
+	var got metav1.Status
+	if err := json.Unmarshal([]byte(text), &got); err != nil || channel != status {
+		t.Fatalf("got %q on channel %d (%v), want a Status on channel %d", text, channel, err, status)
+	}
+	return got
+}
