@@ -29,7 +29,7 @@ type console struct {
 }
 
 // openConsole connects as the user of the config, with the client that kubectl exec uses.
-func openConsole(t *testing.T, ctx context.Context, config *rest.Config, namespace, name string) *console {
+func openConsole(ctx context.Context, t *testing.T, config *rest.Config, namespace, name string) *console {
 	t.Helper()
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -46,8 +46,8 @@ func openConsole(t *testing.T, ctx context.Context, config *rest.Config, namespa
 	c := &console{in: stdin, out: bufio.NewScanner(stdout), errOut: bufio.NewScanner(stderr), ended: make(chan error, 1)}
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errOut})
-		out.Close()
-		errOut.Close()
+		out.CloseWithError(err)
+		errOut.CloseWithError(err)
 		c.ended <- err
 	}()
 	return c
@@ -103,7 +103,7 @@ func TestWidgetConsole(t *testing.T) {
 	config := adminConfig(t, shared)
 
 	t.Run("server ends", func(t *testing.T) {
-		c := openConsole(t, t.Context(), config, namespace, "w")
+		c := openConsole(t.Context(), t, config, namespace, "w")
 		c.say(t, "echo tick")
 		c.answer(t, c.out, "tick")
 		c.say(t, "nonsense")
@@ -117,7 +117,7 @@ func TestWidgetConsole(t *testing.T) {
 		}
 	})
 	t.Run("client ends its input", func(t *testing.T) {
-		c := openConsole(t, t.Context(), config, namespace, "w")
+		c := openConsole(t.Context(), t, config, namespace, "w")
 		c.say(t, "echo last")
 		c.answer(t, c.out, "last")
 		if err := c.in.Close(); err != nil {
@@ -129,7 +129,7 @@ func TestWidgetConsole(t *testing.T) {
 	})
 	t.Run("client leaves", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
-		c := openConsole(t, ctx, config, namespace, "w")
+		c := openConsole(ctx, t, config, namespace, "w")
 		c.say(t, "echo x")
 		c.answer(t, c.out, "x")
 		leave()
@@ -139,7 +139,7 @@ func TestWidgetConsole(t *testing.T) {
 	})
 	t.Run("the widget goes", func(t *testing.T) {
 		newWidget(t, namespace, "short-lived")
-		c := openConsole(t, t.Context(), config, namespace, "short-lived")
+		c := openConsole(t.Context(), t, config, namespace, "short-lived")
 		c.say(t, "echo x")
 		c.answer(t, c.out, "x")
 		if err := widgetCase.client(t, config, namespace).Delete(t.Context(), "short-lived", metav1.DeleteOptions{}); err != nil {
@@ -162,7 +162,7 @@ func TestWidgetConsoleStaysOpen(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t, shared)
 	newWidget(t, namespace, "w")
-	c := openConsole(t, t.Context(), adminConfig(t, shared), namespace, "w")
+	c := openConsole(t.Context(), t, adminConfig(t, shared), namespace, "w")
 	c.say(t, "echo begin")
 	c.answer(t, c.out, "begin")
 	select {
@@ -218,7 +218,7 @@ func TestWidgetConsoleRights(t *testing.T) {
 			if _, err := client.Get(t.Context(), "w", metav1.GetOptions{}, "console"); !tc.check(err) {
 				t.Errorf("GET of the console with the verbs %v: %v, want %s", tc.verbs, err, tc.want)
 			}
-			c := openConsole(t, t.Context(), config, namespace, "w")
+			c := openConsole(t.Context(), t, config, namespace, "w")
 			if tc.name == "connect" {
 				c.say(t, "exit")
 			}

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -193,7 +194,7 @@ func TestWidgetAutoscaler(t *testing.T) {
 		}
 		if replicas, _, _ := unstructured.NestedInt64(widget.Object, "spec", "replicas"); replicas != 3 {
 			hpa, err := autoscalers.Get(ctx, "w", metav1.GetOptions{})
-			return fmt.Errorf("%d replicas, want 3; the autoscaler says %+v (%v)", replicas, hpa.Status.Conditions, err)
+			return errors.Join(fmt.Errorf("%d replicas, want 3; the autoscaler says %+v", replicas, hpa.Status.Conditions), err)
 		}
 		return nil
 	})

@@ -60,7 +60,7 @@ func embeddedStore(t *testing.T, e *env.Environment) *clientv3.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
