@@ -51,6 +51,14 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// TestCostOfAKind: the smallest complete kind takes fewer than 200 lines by hand, tests aside.
+func TestCostOfAKind(t *testing.T) {
+	const files = "git ls-files '*gadget*' ':!*_test.go' ':!test/mutations'"
+	if lines := strings.Fields(shell(t, filepath.Join("..", ".."), files+" | xargs cat | wc -l"))[0]; len(lines) > 3 || lines >= "200" {
+		t.Errorf("lines of Gadget: got %s, want fewer than 200 in\n%s", lines, shell(t, filepath.Join("..", ".."), files))
+	}
+}
+
 // TestRenameRefuses: every problem is reported in one run, and nothing is changed.
 func TestRenameRefuses(t *testing.T) {
 	dir := copyTree(t)

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// TestAPISurface: docs/api-surface.md promises nothing that no test shows, and leaves out none of the tests of the API.
+func TestAPISurface(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "api-surface.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := sets.New[string]()
+	for _, match := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		named.Insert(match[1])
+	}
+	all, ofAPI := sets.New[string](), sets.New[string]()
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, match := range function.FindAllStringSubmatch(string(data), -1) {
+			all.Insert(match[1])
+			if strings.HasPrefix(path, filepath.Join(root, "test", "integration", "widget_")) {
+				ofAPI.Insert(match[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sets.List(named.Difference(all)) {
+		t.Errorf("docs/api-surface.md names %s: got no such test", name)
+	}
+	// What kubectl and a user with a role see is told by the rows of the single behaviours.
+	for _, name := range sets.List(ofAPI.Difference(named).Delete("TestWidgetKubectl", "TestWidgetKubectlWatch", "TestWidgetAccess")) {
+		t.Errorf("docs/api-surface.md does not name %s", name)
+	}
+}
