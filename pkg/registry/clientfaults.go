@@ -21,7 +21,7 @@ import (
 )
 
 // clientFaults makes 422 of the faults of a client that the library answers with 500, for built-in kinds too: a resourceVersion
-// that is no number in get, watch and update, and any in create.
+// that is no number in get, watch and update, and any in create. A negative limit, which it takes for none, is one too.
 type clientFaults struct{ generic.RESTOptionsGetter }
 
 func (c clientFaults) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -62,6 +62,13 @@ func (s faultStorage) Get(ctx context.Context, key string, opts storage.GetOptio
 func (s faultStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Interface.Watch(ctx, key, opts)
 	return w, s.explain(key, err)
+}
+
+func (s faultStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if limit := opts.Predicate.Limit; limit < 0 {
+		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit, "must be greater than or equal to 0")})
+	}
+	return s.Interface.GetList(ctx, key, opts, list)
 }
 
 // explain makes an answer of the error that the storage returns for a bad parameter.

@@ -5,6 +5,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,9 @@ func (r refusing) Create(context.Context, string, runtime.Object, runtime.Object
 	return r.err
 }
 func (r refusing) Get(context.Context, string, storage.GetOptions, runtime.Object) error {
+	return r.err
+}
+func (r refusing) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
 	return r.err
 }
 func (r refusing) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
@@ -57,6 +61,9 @@ func TestClientFaults(t *testing.T) {
 		}, ""},
 		{"create", storage.ErrResourceVersionSetOnCreate, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, "metadata.resourceVersion"},
 		{"create, not the client", down, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, ""},
+		{"list", down, func(s storage.Interface) error {
+			return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
+		}, ""},
 		{"update", nil, func(s storage.Interface) error {
 			_, err := s.Versioner().ObjectResourceVersion(garbage)
 			return err
@@ -79,6 +86,10 @@ func TestClientFaults(t *testing.T) {
 				t.Errorf("name, kind and field (-want +got):\n%s", diff)
 			}
 		})
+	}
+	err := faultStorage{refusing{}, workshop.Resource("gadgets")}.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "limit: Invalid value: -1") {
+		t.Errorf("negative limit: got %v, want Invalid", err)
 	}
 	if version, err := (faultStorage{refusing{}, workshop.Resource("gadgets")}).Versioner().ObjectResourceVersion(&workshop.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
 		t.Errorf("resourceVersion 7: got %d and error %v, want 7", version, err)

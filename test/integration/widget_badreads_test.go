@@ -151,7 +151,7 @@ func TestWidgetToleratedReads(t *testing.T) {
 		k.create(t, client, "b", nil)
 		r := newReader(t, shared)
 		for _, query := range []string{
-			"?limit=-1", "?limit=0", "?continue=", "?timeoutSeconds=-1", "?timeout=-1s",
+			"?limit=0", "?continue=", "?timeoutSeconds=-1", "?timeout=-1s",
 			"?allowWatchBookmarks=true", "?watch=0", "?watch=false", "?unknown=1",
 		} {
 			list := r.get(t, k.path(namespace)+query).list(t)

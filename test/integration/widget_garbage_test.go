@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestWidgetGarbageResourceVersion: a resourceVersion that nobody gave out is the client's fault, and nothing is stored. Here
-// we are ahead of the built-in kinds, which answer with 500.
-func TestWidgetGarbageResourceVersion(t *testing.T) {
+// TestWidgetGarbage: a resourceVersion that nobody gave out and a negative limit are the client's fault, and nothing is stored.
+// Here we are ahead of the built-in kinds, which answer the first with 500 and take the second for no limit.
+func TestWidgetGarbage(t *testing.T) {
 	namespace := newNamespace(t, shared)
 	newWidget(t, namespace, "w")
 	client := widgetCase.client(t, adminConfig(t, shared), namespace)
@@ -33,6 +33,10 @@ func TestWidgetGarbageResourceVersion(t *testing.T) {
 		}},
 		{"watch", "resourceVersion", func() error {
 			_, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "abc"})
+			return err
+		}},
+		{"list", "limit", func() error {
+			_, err := client.List(t.Context(), metav1.ListOptions{Limit: -1})
 			return err
 		}},
 		{"update", "metadata.resourceVersion", func() error {

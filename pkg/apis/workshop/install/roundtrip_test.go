@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"sigs.k8s.io/randfill"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
@@ -57,37 +58,47 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRoundTripYAML does the same with YAML, in which people write.
-func TestRoundTripYAML(t *testing.T) {
-	check := func(t *testing.T, scheme *runtime.Scheme, codecs serializer.CodecFactory, gvk schema.GroupVersionKind, fill *randfill.Filler) {
-		info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
-		if !ok {
-			t.Fatal("no serializer for YAML")
+// TestRoundTripForms does the same with YAML, in which people write, and with CBOR.
+func TestRoundTripForms(t *testing.T) {
+	for _, mediaType := range []string{runtime.ContentTypeYAML, runtime.ContentTypeCBOR} {
+		t.Run(mediaType, func(t *testing.T) {
+			eachKind(t, workshop.SchemeGroupVersion, func(t *testing.T, scheme *runtime.Scheme, _ serializer.CodecFactory, gvk schema.GroupVersionKind, fill *randfill.Filler) {
+				codecs := serializer.NewCodecFactory(scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+				info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
+				if !ok {
+					t.Fatalf("no serializer for %s", mediaType)
+				}
+				for range *roundtrip.FuzzIters {
+					sendRound(t, scheme, codecs, info.Serializer, gvk, fill)
+				}
+			})
+		})
+	}
+}
+
+// sendRound fills an object and sends it through each version that knows it.
+func sendRound(t *testing.T, scheme *runtime.Scheme, codecs serializer.CodecFactory, form runtime.Serializer, gvk schema.GroupVersionKind, fill *randfill.Filler) {
+	t.Helper()
+	want, err := scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill.Fill(want)
+	want.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	for _, gv := range GroupVersions() {
+		if !scheme.Recognizes(gv.WithKind(gvk.Kind)) {
+			continue
 		}
-		for range *roundtrip.FuzzIters {
-			want, err := scheme.New(gvk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fill.Fill(want)
-			want.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-			for _, gv := range GroupVersions() {
-				if !scheme.Recognizes(gv.WithKind(gvk.Kind)) {
-					continue
-				}
-				data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, gv), want)
-				if err != nil {
-					t.Fatalf("encode as %s: %v", gv, err)
-				}
-				got, err := runtime.Decode(codecs.UniversalDecoder(workshop.SchemeGroupVersion), data)
-				if err != nil {
-					t.Fatalf("decode: %v\n%s", err, data)
-				}
-				if !apiequality.Semantic.DeepEqual(want, got) {
-					t.Fatalf("object after its way through %s (-want +got):\n%s\n%s", gv, cmp.Diff(want, got), data)
-				}
-			}
+		data, err := runtime.Encode(codecs.EncoderForVersion(form, gv), want)
+		if err != nil {
+			t.Fatalf("encode as %s: %v", gv, err)
+		}
+		got, err := runtime.Decode(codecs.DecoderToVersion(form, workshop.SchemeGroupVersion), data)
+		if err != nil {
+			t.Fatalf("decode: %v\n%s", err, data)
+		}
+		if !apiequality.Semantic.DeepEqual(want, got) {
+			t.Fatalf("object after its way through %s (-want +got):\n%s\n%s", gv, cmp.Diff(want, got), data)
 		}
 	}
-	eachKind(t, workshop.SchemeGroupVersion, check)
 }
