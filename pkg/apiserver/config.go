@@ -27,6 +27,7 @@ import (
 type Config struct {
 	generic     *genericapiserver.RecommendedConfig
 	permissions *permissions
+	trust       *authentication.Trust
 	etcd        *embeddedEtcd
 }
 
@@ -45,7 +46,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := waitForTrust(ctx, delegated); err != nil {
+	if err := waitForTrust(ctx, delegated, o.Trust.tolerated()); err != nil {
 		return nil, err
 	}
 	off, err := findUnserved(core)
@@ -153,7 +154,7 @@ func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 // applyRecommended applies the library's options and then puts our authenticator in the place of theirs.
 func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error {
 	// The client CA is read by a controller of ours, because the options keep theirs to themselves.
-	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, trustName, "client-ca-file", client)
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authentication.TrustName, "client-ca-file", client)
 	if err != nil {
 		return fmt.Errorf("watch the client CA: %w", err)
 	}
@@ -164,11 +165,19 @@ func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
+	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
+		return fmt.Errorf("watch whom to trust: %w", err)
+	}
 	sources := authentication.Sources{
 		RequestHeader: c.generic.Authentication.RequestHeaderConfig,
 		ClientCA:      clientCA,
-		TokenReviews:  client.AuthenticationV1(),
+		Audiences:     o.Trust.Audiences,
+		Verdict:       c.trust.Verdict,
 	}
+	if o.Trust.BearerTokens {
+		sources.TokenReviews = client.AuthenticationV1()
+	}
+	c.generic.Authentication.APIAudiences = o.Trust.Audiences
 	if c.generic.Authentication.Authenticator, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
 		return err
 	}

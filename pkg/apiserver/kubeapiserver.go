@@ -9,19 +9,19 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/pkg/authentication"
 )
 
 const (
-	// trustName is the ConfigMap in which kube-apiserver publishes whom an extension API server may trust.
-	trustName = "extension-apiserver-authentication"
 	// startTimeout bounds the wait for kube-apiserver and etcd at start: a restart of theirs is survived, and with the
 	// last attempt, of at most attemptTimeout, a wrong address is reported within 10 s.
 	startTimeout   = 6 * time.Second
@@ -50,16 +50,16 @@ func newClient(path string) (kubernetes.Interface, error) {
 
 // waitForTrust waits until kube-apiserver answers and shows whom to trust. What time does not mend (a missing
 // permission, an unconfigured aggregation layer) is reported at once, the rest after startTimeout.
-func waitForTrust(ctx context.Context, client kubernetes.Interface) error {
+func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated sets.Set[string]) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(context.Context) (bool, error) {
 		// Not the context of the poll: an attempt that it cuts short would hide why the others failed.
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
-		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trustName, metav1.GetOptions{})
+		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authentication.TrustName, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			return true, checkTrust(cm)
+			return true, authentication.Judge(cm, tolerated).Proxy
 		case apierrors.IsForbidden(err):
 			return false, forbiddenTrust(ctx, client, err)
 		case apierrors.IsUnauthorized(err):
@@ -73,18 +73,9 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface) error {
 	})
 	if last != nil && wait.Interrupted(err) {
 		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the kubeconfig and that kube-apiserver is up",
-			metav1.NamespaceSystem, trustName, startTimeout, last)
+			metav1.NamespaceSystem, authentication.TrustName, startTimeout, last)
 	}
 	return err
-}
-
-func checkTrust(cm *corev1.ConfigMap) error {
-	const key = "requestheader-client-ca-file"
-	if strings.TrimSpace(cm.Data[key]) == "" {
-		return fmt.Errorf("ConfigMap %s/%s has no %s: the aggregation layer of this cluster is not configured; "+
-			"set kube-apiserver's --requestheader-client-ca-file", cm.Namespace, cm.Name, key)
-	}
-	return nil
 }
 
 // forbiddenTrust names the missing RoleBinding and the command that creates it for the identity that we have.
@@ -99,5 +90,5 @@ func forbiddenTrust(ctx context.Context, client kubernetes.Interface, cause erro
 	}
 	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it with: "+
 		"kubectl create rolebinding extension-apiserver-auth-reader -n %s --role=%s %s",
-		metav1.NamespaceSystem, trustName, cause, trustName+"-reader", metav1.NamespaceSystem, metav1.NamespaceSystem, trustName+"-reader", subject)
+		metav1.NamespaceSystem, authentication.TrustName, cause, authentication.TrustName+"-reader", metav1.NamespaceSystem, metav1.NamespaceSystem, authentication.TrustName+"-reader", subject)
 }

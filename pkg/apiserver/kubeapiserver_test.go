@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,6 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/pkg/certs"
 )
 
 // trusting returns a client whose cluster answers the questions for the trust and for our own name.
@@ -27,7 +31,9 @@ func trusting(trust func(attempt int) (string, error), username string) *fake.Cl
 	client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		attempt++
 		ca, err := trust(attempt)
-		return true, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: trustName}, Data: map[string]string{"requestheader-client-ca-file": ca}}, err
+		return true, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: authentication.TrustName}, Data: map[string]string{
+			"requestheader-client-ca-file": ca, "requestheader-allowed-names": `["front-proxy-client"]`, "requestheader-username-headers": `["X-Remote-User"]`,
+		}}, err
 	})
 	client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if username == "" {
@@ -43,8 +49,13 @@ func TestWaitForTrust(t *testing.T) {
 	always := func(ca string, err error) func(int) (string, error) {
 		return func(int) (string, error) { return ca, err }
 	}
-	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), trustName, errors.New("no rule"))
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), authentication.TrustName, errors.New("no rule"))
 	refused := errors.New("connection refused")
+	ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem := string(certs.Bundle{ca.Certificate}.PEM())
 	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in namespace kube-system, create it with: " +
 		"kubectl create rolebinding extension-apiserver-auth-reader -n kube-system --role=extension-apiserver-authentication-reader "
 	for _, tc := range []struct {
@@ -55,12 +66,12 @@ func TestWaitForTrust(t *testing.T) {
 		least    time.Duration
 		most     time.Duration
 	}{
-		{"trust", always("PEM", nil), "", "", 0, 0},
+		{"trust", always(pem, nil), "", "", 0, 0},
 		{"trust after a restart of kube-apiserver", func(attempt int) (string, error) {
 			if attempt <= 3 {
 				return "", refused
 			}
-			return "PEM", nil
+			return pem, nil
 		}, "", "", 3 * time.Second, 3 * time.Second},
 		{"no aggregation layer", always(" \n", nil), "",
 			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file: the aggregation layer of this cluster is not configured; " +
@@ -72,13 +83,13 @@ func TestWaitForTrust(t *testing.T) {
 		{"unreachable", always("", refused), "",
 			"read ConfigMap kube-system/extension-apiserver-authentication from kube-apiserver within 6s: connection refused; " +
 				"check the address in the kubeconfig and that kube-apiserver is up", 6 * time.Second, 9 * time.Second},
-		{"not there", always("", apierrors.NewNotFound(corev1.Resource("configmaps"), trustName)), "", "not found; check the address in the kubeconfig", 6 * time.Second, 9 * time.Second},
+		{"not there", always("", apierrors.NewNotFound(corev1.Resource("configmaps"), authentication.TrustName)), "", "not found; check the address in the kubeconfig", 6 * time.Second, 9 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			// The clock of the bubble runs when everything waits: the test takes no time.
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := waitForTrust(t.Context(), trusting(tc.trust, tc.username))
+				err := waitForTrust(t.Context(), trusting(tc.trust, tc.username), nil)
 				got := ""
 				if err != nil {
 					got = err.Error()

@@ -35,6 +35,7 @@ func TestWithoutOpenAPIHash(t *testing.T) {
 	proxies, proxyTrust := ca()
 	users, userTrust := ca()
 	authenticator, err := authentication.New(genericoptions.NewDelegatingAuthenticationOptions(), authentication.Sources{
+		Verdict: func() authentication.Verdict { return authentication.Verdict{} },
 		RequestHeader: &authenticatorfactory.RequestHeaderConfig{
 			UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{},
 			GroupHeaders: headerrequest.StaticStringSlice{}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{},

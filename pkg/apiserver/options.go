@@ -42,6 +42,7 @@ type Options struct {
 	Etcd *genericoptions.EtcdOptions
 	// DataDir is the directory of the embedded etcd, used when no etcd servers are given.
 	DataDir string
+	Trust   TrustOptions
 	Logs    *logsapi.LoggingConfiguration
 }
 
@@ -78,6 +79,7 @@ func NewOptions() *Options {
 		Recommended: recommended,
 		Etcd:        etcd,
 		DataDir:     defaultDataDir,
+		Trust:       TrustOptions{BearerTokens: true},
 		Logs:        logsapi.NewLoggingConfiguration(),
 	}
 }
@@ -94,7 +96,11 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
 		"authentication-skip-lookup", "authentication-tolerate-lookup-failure")
-	o.Recommended.Authorization.AddFlags(fss.FlagSet("authorization"))
+	o.Trust.addFlags(fss.FlagSet("authentication"))
+	authorization := fss.FlagSet("authorization")
+	o.Recommended.Authorization.AddFlags(authorization)
+	authorization.StringSliceVar(&o.Recommended.Authorization.AlwaysAllowGroups, "authorization-always-allow-groups", o.Recommended.Authorization.AlwaysAllowGroups,
+		"Groups that may do everything without a question to kube-apiserver; empty asks about everybody. kube-apiserver lets system:masters do everything.")
 	storage := fss.FlagSet("storage")
 	storage.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
 		"It is created with mode 0700 and belongs to one server at a time.")
@@ -141,6 +147,7 @@ func (o *Options) Validate() []error {
 		errs = append(errs, fmt.Errorf("--feature-gates or --emulated-version: %w; --help lists what there is", gates))
 	}
 	errs = append(errs, o.validateKubeconfigs()...)
+	errs = append(errs, o.Trust.validate()...)
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.validateEtcd()...)
 	for _, err := range o.ServerRun.Validate() {

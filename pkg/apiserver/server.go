@@ -11,6 +11,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 
+	"example.com/extension-apiserver/pkg/authentication"
 	"example.com/extension-apiserver/pkg/registry"
 )
 
@@ -18,6 +19,7 @@ import (
 type Server struct {
 	generic     *genericapiserver.GenericAPIServer
 	permissions *permissions
+	trust       *authentication.Trust
 	etcd        *embeddedEtcd
 }
 
@@ -40,7 +42,7 @@ func (c *Config) New() (_ *Server, err error) {
 	if err := generic.InstallAPIGroup(group); err != nil {
 		return nil, fmt.Errorf("install API group: %w", err)
 	}
-	return &Server{generic: generic, permissions: c.permissions, etcd: c.etcd}, nil
+	return &Server{generic: generic, permissions: c.permissions, trust: c.trust, etcd: c.etcd}, nil
 }
 
 // Run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
@@ -48,6 +50,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go s.permissions.run(ctx)
+	go s.trust.Run(ctx)
 	go releaseStartMemory(ctx)
 	if s.etcd != nil {
 		defer s.etcd.close()

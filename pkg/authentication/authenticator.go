@@ -4,6 +4,7 @@ package authentication
 
 import (
 	"fmt"
+	"net/http"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -17,19 +18,26 @@ import (
 // healthPaths answer without credentials: kubelet's probes have none. They disclose the names of the checks at most.
 var healthPaths = []apiserver.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}}
 
-// Sources are where trust comes from. All are required.
+// Sources are where trust comes from. The first two and the verdict are required.
 type Sources struct {
 	// RequestHeader trusts the front proxy: its CA, the names it may have and the headers it sets.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// ClientCA signs the certificates of the cluster's users.
 	ClientCA dynamiccertificates.CAContentProvider
-	// TokenReviews asks kube-apiserver about bearer tokens.
+	// TokenReviews asks kube-apiserver about bearer tokens; nil means that none is accepted.
 	TokenReviews authenticationclient.AuthenticationV1Interface
+	// Audiences are those that a token must have one of; empty means those of kube-apiserver.
+	Audiences authenticator.Audiences
+	// Verdict says whether the ConfigMap allows to believe the first two at all.
+	Verdict func() Verdict
 }
 
 // Ready returns nil when the front proxy's CA and headers are there. The library loads them through informers and reports
 // ready before those have synced: until then it takes the front proxy for a client without credentials.
 func (s Sources) Ready() error {
+	if err := s.Verdict().Proxy; err != nil {
+		return err
+	}
 	if _, ok := s.RequestHeader.CAContentProvider.VerifyOptions(); !ok {
 		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication")
 	}
@@ -43,8 +51,8 @@ func (s Sources) Ready() error {
 // its parts accepted a request, and with anonymous requests accepted for every path: the field Anonymous of the options
 // is not read. So each part is made by the same factory and put together here in the same order.
 func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (authenticator.Request, error) {
-	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.TokenReviews == nil {
-		return nil, fmt.Errorf("build authenticator: the front proxy's trust, the client CA and the TokenReview client are all required")
+	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.Verdict == nil {
+		return nil, fmt.Errorf("build authenticator: the front proxy's trust, the client CA and the verdict on them are all required")
 	}
 	build := func(name string, cfg authenticatorfactory.DelegatingAuthenticatorConfig) (authenticator.Request, error) {
 		a, _, err := cfg.New()
@@ -53,25 +61,34 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 		}
 		return record(name, a), nil
 	}
-	var credentials []authenticator.Request
-	for _, part := range []struct {
+	type part struct {
 		name string
 		cfg  authenticatorfactory.DelegatingAuthenticatorConfig
-	}{
-		{RequestHeader, authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: sources.RequestHeader}},
-		{ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA}},
-		{BearerToken, authenticatorfactory.DelegatingAuthenticatorConfig{
+		// trusted is nil where trust does not come from the ConfigMap.
+		trusted func() error
+	}
+	parts := []part{
+		{RequestHeader, authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: sources.RequestHeader},
+			func() error { return sources.Verdict().Proxy }},
+		{ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA},
+			func() error { return sources.Verdict().Clients }},
+	}
+	if sources.TokenReviews != nil {
+		parts = append(parts, part{BearerToken, authenticatorfactory.DelegatingAuthenticatorConfig{
 			TokenAccessReviewClient:  sources.TokenReviews,
 			TokenAccessReviewTimeout: opts.TokenRequestTimeout,
 			WebhookRetryBackoff:      opts.WebhookRetryBackoff,
 			CacheTTL:                 opts.CacheTTL,
-		}},
-	} {
-		a, err := build(part.name, part.cfg)
+			APIAudiences:             sources.Audiences,
+		}, nil})
+	}
+	var credentials []authenticator.Request
+	for _, p := range parts {
+		a, err := build(p.name, p.cfg)
 		if err != nil {
 			return nil, err
 		}
-		credentials = append(credentials, a)
+		credentials = append(credentials, whileTrusted(p.trusted, a))
 	}
 	anonymous, err := build(Anonymous, authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths},
@@ -81,4 +98,22 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 	}
 	// FailOnError: bad credentials are refused, never downgraded to anonymous.
 	return union.NewFailOnError(union.New(credentials...), anonymous), nil
+}
+
+// whileTrusted refuses whom next accepts while there is no trust to accept anybody by. It comes after next: it says nothing to
+// requests that are not about it.
+func whileTrusted(trusted func() error, next authenticator.Request) authenticator.Request {
+	if trusted == nil {
+		return next
+	}
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		resp, ok, err := next.AuthenticateRequest(req)
+		if err == nil && ok {
+			err = trusted()
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return resp, ok, nil
+	})
 }

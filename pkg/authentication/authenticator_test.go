@@ -117,7 +117,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
-			if err := (Sources{RequestHeader: &tc.have}).Ready(); err != nil {
+			if err := (Sources{RequestHeader: &tc.have, Verdict: allowed}).Ready(); err != nil {
 				got = err.Error()
 			}
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
@@ -133,7 +133,7 @@ func TestNewNeedsAllSources(t *testing.T) {
 	for name, drop := range map[string]func(*Sources){
 		"front proxy": func(s *Sources) { s.RequestHeader = nil },
 		"client CA":   func(s *Sources) { s.ClientCA = nil },
-		"tokens":      func(s *Sources) { s.TokenReviews = nil },
+		"verdict":     func(s *Sources) { s.Verdict = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sources(t, ca, ca)

@@ -91,8 +91,11 @@ func sources(t *testing.T, proxies, users *certs.CA) Sources {
 		},
 		ClientCA:     staticCA(t, users),
 		TokenReviews: tokenReviews(t),
+		Verdict:      allowed,
 	}
 }
+
+func allowed() Verdict { return Verdict{} }
 
 // outcome is what came of a request.
 type outcome struct {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authentication
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// published is the ConfigMap as kube-apiserver makes it.
+func published(proxies, users *certs.CA) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: TrustName}, Data: map[string]string{
+		"client-ca-file":                     string(certs.Bundle{users.Certificate}.PEM()),
+		"requestheader-client-ca-file":       string(certs.Bundle{proxies.Certificate}.PEM()),
+		"requestheader-allowed-names":        `["front-proxy-client"]`,
+		"requestheader-username-headers":     `["X-Remote-User"]`,
+		"requestheader-group-headers":        `["X-Remote-Group"]`,
+		"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	}}
+}
+
+// TestS11Judge: what would let others than the front proxy claim to be anybody is refused, unless it is tolerated by name.
+func TestS11Judge(t *testing.T) {
+	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
+	set := func(key, value string) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) { cm.Data[key] = value }
+	}
+	shared := set("client-ca-file", string(certs.Bundle{users.Certificate, proxies.Certificate}.PEM()))
+	for _, tc := range []struct {
+		name           string
+		change         func(*corev1.ConfigMap)
+		tolerated      []string
+		proxy, clients string
+	}{
+		{"as it should be", func(*corev1.ConfigMap) {}, nil, "", ""},
+		{"shared CA", shared, nil, "share the CA", ""},
+		{"shared CA, tolerated", shared, []string{SharedCA}, "", ""},
+		{"shared CA, something else tolerated", shared, []string{AnyName}, "share the CA", ""},
+		{"any name", set("requestheader-allowed-names", "[]"), nil, "requestheader-allowed-names", ""},
+		{"names unset", set("requestheader-allowed-names", ""), nil, "requestheader-allowed-names", ""},
+		{"any name, tolerated", set("requestheader-allowed-names", "[]"), []string{AnyName}, "", ""},
+		{"names no list", set("requestheader-allowed-names", "front-proxy-client"), []string{AnyName}, "expected a list of strings", ""},
+		{"no CA", set("requestheader-client-ca-file", " \n"), nil, "the aggregation layer of this cluster is not configured", ""},
+		{"CA no PEM", set("requestheader-client-ca-file", "PEM"), nil, "expected certificates in PEM", ""},
+		{"no header", set("requestheader-username-headers", "[]"), nil, "names no header", ""},
+		{"no client CA", set("client-ca-file", ""), nil, "", "client-ca-file"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cm := published(proxies, users)
+			tc.change(cm)
+			v := Judge(cm, sets.New(tc.tolerated...))
+			for what, pair := range map[string]struct {
+				err  error
+				want string
+			}{"front proxy": {v.Proxy, tc.proxy}, "clients": {v.Clients, tc.clients}} {
+				if (pair.err == nil) != (pair.want == "") || (pair.err != nil && !strings.Contains(pair.err.Error(), pair.want)) {
+					t.Errorf("%s: got %v, want %q", what, pair.err, pair.want)
+				}
+			}
+		})
+	}
+	if v := Judge(nil, nil); v.Proxy == nil || v.Clients == nil {
+		t.Errorf("without the ConfigMap: got %+v, want neither trusted", v)
+	}
+}
+
+// TestS12Trust: trust follows the ConfigMap, and ends with it. Nothing is trusted before it was read.
+func TestS12Trust(t *testing.T) {
+	cm := published(newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth))
+	client := fake.NewClientset(cm)
+	trust, err := NewTrust(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := trust.Verdict(); v.Proxy == nil || v.Clients == nil {
+		t.Errorf("before the ConfigMap was read: got %+v, want neither trusted", v)
+	}
+	go trust.Run(t.Context())
+	becomes := func(what string, trusted bool) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+			v := trust.Verdict()
+			return (v.Proxy == nil) == trusted && (v.Clients == nil) == trusted, nil
+		}); err != nil {
+			t.Fatalf("%s: got %+v, want trusted: %t", what, trust.Verdict(), trusted)
+		}
+	}
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	becomes("read", true)
+	if err := configMaps.Delete(t.Context(), TrustName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	becomes("deleted", false)
+	if _, err := configMaps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	becomes("made again", true)
+}
+
+// TestS12Refused: without the ConfigMap's word the right certificates count for nothing, and health says why.
+func TestS12Refused(t *testing.T) {
+	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
+	src := sources(t, proxies, users)
+	var verdict Verdict
+	src.Verdict = func() Verdict { return verdict }
+	s := newServer(t, src)
+	proxy, alice := issueClient(t, proxies, "front-proxy-client"), issueClient(t, users, "alice")
+	bob := http.Header{"X-Remote-User": {"bob"}}
+	token := http.Header{"Authorization": {"Bearer good"}}
+	for _, gone := range []bool{false, true, false} {
+		verdict = Verdict{}
+		if gone {
+			verdict = Judge(nil, nil)
+		}
+		for name, got := range map[string]string{
+			"front proxy": s.get(t, "/apis", proxy, bob).Refused, "user": s.get(t, "/apis", alice, nil).Refused,
+		} {
+			if refused := strings.Contains(got, "does not exist"); refused != gone {
+				t.Errorf("%s while the ConfigMap is gone: %t: refused %q", name, gone, got)
+			}
+		}
+		// kube-apiserver vouches for tokens itself.
+		if got := s.get(t, "/apis", nil, token).Refused; got != "" {
+			t.Errorf("token: refused %q, want accepted", got)
+		}
+		if err := src.Ready(); (err != nil) != gone || !errors.Is(err, verdict.Proxy) {
+			t.Errorf("ready while the ConfigMap is gone: %t: got %v, want %v", gone, err, verdict.Proxy)
+		}
+	}
+}
+
+// TestS18NoTokens: a server that takes no tokens does not ask about them.
+func TestS18NoTokens(t *testing.T) {
+	ca := newCA(t, "ca", x509.ExtKeyUsageClientAuth)
+	src := sources(t, ca, newCA(t, "client-ca", x509.ExtKeyUsageClientAuth))
+	token := http.Header{"Authorization": {"Bearer good"}}
+	if got := newServer(t, src).get(t, "/apis", nil, token); got.Refused != "" {
+		t.Fatalf("token: refused %q, want accepted", got.Refused)
+	}
+	src.TokenReviews = nil
+	if got := newServer(t, src).get(t, "/apis", nil, token); got.Refused != "none" {
+		t.Errorf("token where none are taken: got %+v, want taken for no credentials", got)
+	}
+}
