@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -174,39 +172,6 @@ func (s *Server) Config(e *Environment) *rest.Config {
 
 // Client returns an HTTP client without credentials for the server's own port.
 func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTPClientFor(s.Config(e)) }
-
-var errEmbedded = errors.New("connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
-
-// EtcdClient returns a client of the etcd of our servers, which must be an external one. The caller closes it.
-func (e *Environment) EtcdClient(ctx context.Context) (*clientv3.Client, error) {
-	if e.external == nil {
-		return nil, errEmbedded
-	}
-	return e.etcdClient(ctx, e.external)
-}
-
-// EtcdMetrics returns the metrics of that etcd.
-func (e *Environment) EtcdMetrics(ctx context.Context) ([]byte, error) {
-	if e.external == nil {
-		return nil, errEmbedded
-	}
-	config, err := e.etcdTLS(e.external)
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{TLSClientConfig: config, DialContext: e.external.host.dial}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.external.url+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("read the metrics of etcd: %w", err)
-	}
-	defer resp.Body.Close()
-	return io.ReadAll(resp.Body)
-}
 
 // StopServer stops a server as a rollout does.
 func (e *Environment) StopServer(s *Server) error { return s.stop() }
