@@ -76,7 +76,8 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	c.generic.AddReadyzChecks(c.permissions)
 	c.generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		guarded := c.permissions.guardWrites(withoutOpenAPIHash(handler), config.Serializer)
-		return authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
+		chain := authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
+		return withWriteDeadline(chain, config.RequestTimeout)
 	}
 	return c, nil
 }
