@@ -51,6 +51,10 @@ lint: ## Run the linters.
 test-mutations: controlplane ## Take behaviours away one by one; the test named for each must fail.
 	@scripts/test-mutations.sh
 
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME (default 30s): make fuzz FUZZTIME=5m
+	@FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
+
 .PHONY: measure
 measure: controlplane build ## Measure start, memory and size; docs/measurements.md has the results.
 	@scripts/measure.sh

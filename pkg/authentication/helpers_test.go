@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/pkg/certs"
 )
 
-func newCA(t *testing.T, name string, usage x509.ExtKeyUsage) *certs.CA {
+func newCA(t testing.TB, name string, usage x509.ExtKeyUsage) *certs.CA {
 	t.Helper()
 	ca, err := certs.NewCA(certs.CAOptions{Name: name, Usage: usage})
 	if err != nil {
@@ -33,7 +33,7 @@ func newCA(t *testing.T, name string, usage x509.ExtKeyUsage) *certs.CA {
 	return ca
 }
 
-func issueClient(t *testing.T, ca *certs.CA, user string, groups ...string) *certs.KeyPair {
+func issueClient(t testing.TB, ca *certs.CA, user string, groups ...string) *certs.KeyPair {
 	t.Helper()
 	pair, err := ca.IssueClient(certs.ClientOptions{User: user, Groups: groups})
 	if err != nil {
@@ -42,7 +42,7 @@ func issueClient(t *testing.T, ca *certs.CA, user string, groups ...string) *cer
 	return pair
 }
 
-func staticCA(t *testing.T, ca *certs.CA) dynamiccertificates.CAContentProvider {
+func staticCA(t testing.TB, ca *certs.CA) dynamiccertificates.CAContentProvider {
 	t.Helper()
 	provider, err := dynamiccertificates.NewStaticCAContent("test", certs.Bundle{ca.Certificate}.PEM())
 	if err != nil {
@@ -53,7 +53,7 @@ func staticCA(t *testing.T, ca *certs.CA) dynamiccertificates.CAContentProvider 
 
 // tokenReviews asks a server that knows the token "good". The library sends its requests past the methods that the fake
 // clientset has.
-func tokenReviews(t *testing.T) authenticationclient.AuthenticationV1Interface {
+func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review authenticationv1.TokenReview
@@ -78,7 +78,7 @@ func tokenReviews(t *testing.T) authenticationclient.AuthenticationV1Interface {
 }
 
 // sources trusts as the ConfigMap of a cluster says: proxies named front-proxy-client, and the token "good".
-func sources(t *testing.T, proxies, users *certs.CA) Sources {
+func sources(t testing.TB, proxies, users *certs.CA) Sources {
 	t.Helper()
 	return Sources{
 		RequestHeader: &authenticatorfactory.RequestHeaderConfig{

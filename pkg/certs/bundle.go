@@ -15,6 +15,9 @@ import (
 // Bundle is a list of certificates that are trusted, or shown, together.
 type Bundle []*x509.Certificate
 
+// pemBegin is in the first line of every PEM block, whole or damaged.
+var pemBegin = []byte("-----BEGIN ")
+
 // ParseBundle reads PEM that holds certificates and nothing else: at least one, no other block type, no text after
 // the last block. It is strict because readers differ: some skip a bad block and some refuse the whole file.
 // Text before a block, as OpenSSL writes it, is allowed; so are CRLF line ends.
@@ -36,7 +39,7 @@ func ParseBundle(data []byte) (Bundle, error) {
 		b = append(b, cert)
 	}
 	switch {
-	case bytes.Count(data, []byte("-----BEGIN ")) != len(b):
+	case bytes.Count(data, pemBegin) != len(b):
 		// pem.Decode steps over a damaged block in silence.
 		return nil, fmt.Errorf("parse certificates: found a damaged PEM block beside %d good ones", len(b))
 	case len(b) == 0:

@@ -176,14 +176,19 @@ func splitPEM(data []byte) (other, keys []byte) {
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
-			return append(other, data...), keys
+			return append(other, bytes.TrimSpace(data)...), keys
 		}
+		consumed := data[:len(data)-len(rest)]
 		if strings.HasSuffix(block.Type, blockPrivateKey) || block.Type == "EC PARAMETERS" {
 			keys = append(keys, pem.EncodeToMemory(block)...)
+			// pem.Decode steps over a damaged block in silence: what is before the key is judged too, if it is not mere text.
+			if before := consumed[:bytes.LastIndex(consumed, pemBegin)]; bytes.Contains(before, pemBegin) {
+				other = append(other, before...)
+			}
 		} else {
-			other = append(other, data[:len(data)-len(rest)]...)
+			other = append(other, consumed...)
 		}
-		data = bytes.TrimSpace(rest)
+		data = rest
 	}
 }
 

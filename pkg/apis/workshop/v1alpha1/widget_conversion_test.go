@@ -12,7 +12,7 @@ import (
 	"example.com/extension-apiserver/pkg/apis/workshop"
 )
 
-func newScheme(t *testing.T) *runtime.Scheme {
+func newScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{workshop.AddToScheme, AddToScheme} {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// consoleSocket serves consoles on a socket that the client's side of can be closed alone, and that takes no port.
+func consoleSocket(f *testing.F) func(*testing.T) *net.UnixConn {
+	f.Helper()
+	r := newConsole(&oneWidget{}, allowing())
+	f.Cleanup(r.Destroy)
+	address := &net.UnixAddr{Net: "unix", Name: filepath.Join(f.TempDir(), "s")}
+	listener, err := net.ListenUnix("unix", address)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ended := make(chan struct{}, 1)
+	server := &http.Server{Handler: connectHandler(r, ended), ReadHeaderTimeout: patience}
+	go func() { _ = server.Serve(listener) }()
+	f.Cleanup(func() { _ = server.Close() })
+	return func(t *testing.T) *net.UnixConn {
+		t.Helper()
+		conn, err := net.DialUnix("unix", nil, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = conn.Close()
+			await(t, "end of the handler", ended)
+		})
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, handshake); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+}
+
+// told is what the server sent, by channel, until it closed the connection.
+type told struct {
+	text   [status + 1]string
+	status *metav1.Status
+}
+
+// hearAll reads until the server closes the connection, which it must do. It fails where a frame is none of the protocol.
+func hearAll(t *testing.T, conn net.Conn) told {
+	t.Helper()
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatalf("answer to the handshake: %v", err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("got %s (%v), want the protocol switched", resp.Status, err)
+	}
+	var got told
+	for {
+		head := make([]byte, 2)
+		if _, err := io.ReadFull(reader, head); gone(err) {
+			return got
+		} else if err != nil {
+			t.Fatalf("read: %v, want a frame or the end", err)
+		}
+		length := uint64(head[1])
+		if extended := map[uint64]int{126: 2, 127: 8}[length]; extended > 0 {
+			bytes := make([]byte, 8)
+			if _, err := io.ReadFull(reader, bytes[8-extended:]); gone(err) {
+				return got
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			length = binary.BigEndian.Uint64(bytes)
+		}
+		if length > 1<<20 {
+			t.Fatalf("got a frame of %d bytes, want one for each answer", length)
+		}
+		data := make([]byte, length)
+		if _, err := io.ReadFull(reader, data); gone(err) {
+			return got
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case head[0] == 0x88, head[0] == 0x8a:
+			// Close and pong (RFC 6455, section 5.5).
+		case head[0] != 0x82 || len(data) == 0 || data[0] < stdout || data[0] > status || got.status != nil:
+			t.Fatalf("got the frame %x %q after the status %v, want one of the channels 1 to 3, the status at last", head[0], data, got.status)
+		default:
+			got.text[data[0]] += string(data[1:])
+			if data[0] == status {
+				got.status = &metav1.Status{}
+				if err := json.Unmarshal(data[1:], got.status); err != nil {
+					t.Fatalf("status %q: %v", data[1:], err)
+				}
+			}
+		}
+	}
+}
+
+// gone tells the end of a connection. What the client sent and nobody read makes it a reset; a client that leaves may get the
+// begin of a frame.
+func gone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// masked is a frame as a client sends it, masked with zeros.
+func masked(head byte, payload string) []byte {
+	frame := binary.BigEndian.AppendUint16([]byte{head, 0x80 | 126}, uint16(len(payload))) //nolint:gosec // short enough in each call
+	return append(append(frame, 0, 0, 0, 0), payload...)
+}
+
+// FuzzWidgetConsoleFrames sends frames of the channel protocol: those of the script, in which "|" separates them and ";" is
+// the end of a line, and then the end of the input. The first byte of a frame is its channel, or tells that one ends. A console answers what comes on its input and nothing else, and ends with a Status when its input does. Only
+// where the protocol is broken may it end without.
+func FuzzWidgetConsoleFrames(f *testing.F) {
+	dial := consoleSocket(f)
+	for _, script := range []string{
+		"", "\x00echo a;|\x00show;|\x00help;|\x00dance", "\x00ec|\x00ho a;|\x00|\x01b;|\x04{}|\x05x;|\x80x;|\x00c;", "\x00exit;|\x00echo b;|\xff\x01",
+		"\x00echo a;|\xff\x00|\x00echo b;|\xff\x00", "\xff\x03|\xff\x04|\xff\x01|\x00echo a;", "\x00echo a;|\xff\x05|\x00echo b;", "\xff", "\xff\x00\x00", "|\x00;",
+		"\x00echo a;|\x00" + strings.Repeat("x", maxConsoleLine) + "|\x00;|\x00echo b", "\x00echo a;" + strings.Repeat("x", maxConsoleLine+1) + "|\x00;echo b;",
+	} {
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script string) {
+		var frames []byte
+		var input string
+		closed, broken := false, false
+		for payload := range strings.SplitSeq(script, "|") {
+			if len(payload) > 1<<15 || len(frames) > 1<<16 {
+				return
+			}
+			payload = strings.ReplaceAll(payload, ";", "\n")
+			frames = append(frames, masked(0x82, payload)...)
+			switch {
+			case payload == "":
+			case payload[0] == 0xff && (len(payload) != 2 || payload[1] > 4):
+				broken = true
+			case payload == "\xff\x00":
+				closed = true
+			case payload[0] == stdin && !closed && !broken:
+				input += payload[1:]
+			}
+		}
+		conn := dial(t)
+		go func() {
+			// A console that has ended reads no more.
+			_, _ = conn.Write(append(frames, masked(0x82, "\xff\x00")...))
+		}()
+		got, want := hearAll(t, conn), answers(input)
+		if broken && got.status == nil {
+			if !strings.HasPrefix(want.out, got.text[stdout]) || !strings.HasPrefix(want.errOut, got.text[stderr]) {
+				t.Errorf("%q: got output %q and error output %q, want the begin of %q and %q", script, got.text[stdout], got.text[stderr], want.out, want.errOut)
+			}
+			return
+		}
+		if got.text[stdout] != want.out || got.text[stderr] != want.errOut {
+			t.Errorf("%q: got output %q and error output %q, want %q and %q", script, got.text[stdout], got.text[stderr], want.out, want.errOut)
+		}
+		if got.status == nil || (got.status.Reason == metav1.StatusReasonBadRequest) != want.tooLong || (got.status.Status == metav1.StatusSuccess) == want.tooLong {
+			t.Errorf("%q: got %+v, want success, or a bad request where a line is too long (%t)", script, got.status, want.tooLong)
+		}
+	})
+}
+
+// FuzzWidgetConsoleBytes: any bytes after the handshake, and then no more, end the console, and make the server keep no more
+// than they are: a frame that only says that it is long costs nothing.
+func FuzzWidgetConsoleBytes(f *testing.F) {
+	dial := consoleSocket(f)
+	for _, data := range [][]byte{
+		nil, masked(0x82, "\x00echo a\n"), masked(0x81, "\x00echo a\n"), masked(0x89, "ping"), masked(0x8a, "pong"), masked(0x88, "\x03\xe8bye"), masked(0x83, "reserved"),
+		append(masked(0x02, "\x00echo"), masked(0x80, " a\n")...), masked(0x80, "continues nothing"), {0x82, 5, stdin, 'e', 'x', 'i', 't'},
+		{0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0x82, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 'x'},
+		{0x89, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 'x'}, {0x82}, {0xff, 0xff}, []byte("GET / HTTP/1.1\r\n\r\n"),
+	} {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			return
+		}
+		var before, after runtime.MemStats
+		conn := dial(t)
+		runtime.ReadMemStats(&before)
+		go func() {
+			_, _ = conn.Write(data)
+			_ = conn.CloseWrite()
+		}()
+		hearAll(t, conn)
+		runtime.ReadMemStats(&after)
+		// An answer is written for as little as two bytes.
+		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+4096*len(data)); got > most {
+			t.Errorf("got %d bytes of memory for %d bytes of input, want at most %d", got, len(data), most)
+		}
+	})
+}
