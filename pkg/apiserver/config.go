@@ -172,7 +172,6 @@ func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error
 	sources := authentication.Sources{
 		RequestHeader: c.generic.Authentication.RequestHeaderConfig,
 		ClientCA:      clientCA,
-		Audiences:     o.Trust.Audiences,
 		Verdict:       c.trust.Verdict,
 	}
 	if o.Trust.BearerTokens {

@@ -26,8 +26,6 @@ type Sources struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// TokenReviews asks kube-apiserver about bearer tokens; nil means that none is accepted.
 	TokenReviews authenticationclient.AuthenticationV1Interface
-	// Audiences are those that a token must have one of; empty means those of kube-apiserver.
-	Audiences authenticator.Audiences
 	// Verdict says whether the ConfigMap allows to believe the first two at all.
 	Verdict func() Verdict
 }
@@ -49,7 +47,7 @@ func (s Sources) Ready() error {
 
 // New builds the authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too, but without a way to tell which of
 // its parts accepted a request, and with anonymous requests accepted for every path: the field Anonymous of the options
-// is not read. So each part is made by the same factory and put together here in the same order.
+// is not read. So each part is made by the same factory, but for tokens, and put together here in the same order.
 func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (authenticator.Request, error) {
 	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.Verdict == nil {
 		return nil, fmt.Errorf("build authenticator: the front proxy's trust, the client CA and the verdict on them are all required")
@@ -61,34 +59,29 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 		}
 		return record(name, a), nil
 	}
-	type part struct {
-		name string
-		cfg  authenticatorfactory.DelegatingAuthenticatorConfig
-		// trusted is nil where trust does not come from the ConfigMap.
+	var credentials []authenticator.Request
+	for _, p := range []struct {
+		name    string
+		cfg     authenticatorfactory.DelegatingAuthenticatorConfig
 		trusted func() error
-	}
-	parts := []part{
+	}{
 		{RequestHeader, authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: sources.RequestHeader},
 			func() error { return sources.Verdict().Proxy }},
 		{ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA},
 			func() error { return sources.Verdict().Clients }},
-	}
-	if sources.TokenReviews != nil {
-		parts = append(parts, part{BearerToken, authenticatorfactory.DelegatingAuthenticatorConfig{
-			TokenAccessReviewClient:  sources.TokenReviews,
-			TokenAccessReviewTimeout: opts.TokenRequestTimeout,
-			WebhookRetryBackoff:      opts.WebhookRetryBackoff,
-			CacheTTL:                 opts.CacheTTL,
-			APIAudiences:             sources.Audiences,
-		}, nil})
-	}
-	var credentials []authenticator.Request
-	for _, p := range parts {
+	} {
 		a, err := build(p.name, p.cfg)
 		if err != nil {
 			return nil, err
 		}
 		credentials = append(credentials, whileTrusted(p.trusted, a))
+	}
+	if sources.TokenReviews != nil {
+		tokens, err := newTokens(opts, sources.TokenReviews.RESTClient())
+		if err != nil {
+			return nil, err
+		}
+		credentials = append(credentials, record(BearerToken, tokens))
 	}
 	anonymous, err := build(Anonymous, authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths},
@@ -103,9 +96,6 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 // whileTrusted refuses whom next accepts while there is no trust to accept anybody by. It comes after next: it says nothing to
 // requests that are not about it.
 func whileTrusted(trusted func() error, next authenticator.Request) authenticator.Request {
-	if trusted == nil {
-		return next
-	}
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		resp, ok, err := next.AuthenticateRequest(req)
 		if err == nil && ok {

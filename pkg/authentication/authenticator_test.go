@@ -62,6 +62,8 @@ func TestNew(t *testing.T) {
 		{"nobody who claims to be somebody", "/apis", nil, mallory, outcome{Refused: "none"}},
 		{"token", "/apis", nil, token("good"), outcome{User: authenticated("robot"), Evidence: Evidence{Authenticator: BearerToken}}},
 		{"bad token", "/apis", nil, token("bad"), outcome{Refused: "no such token"}},
+		{"token that could not be checked", "/apis", nil, token("unchecked"), outcome{Refused: "cannot check it"}},
+		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "no name for it"}},
 
 		{"healthz", "/healthz", nil, nil, anonymous},
 		{"livez", "/livez", nil, nil, anonymous},

@@ -51,7 +51,7 @@ func staticCA(t testing.TB, ca *certs.CA) dynamiccertificates.CAContentProvider 
 	return provider
 }
 
-// tokenReviews asks a server that knows the token "good". The library sends its requests past the methods that the fake
+// tokenReviews asks a server that knows the token "good", and two others too little. The library sends its requests past the methods that the fake
 // clientset has.
 func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 	t.Helper()
@@ -61,8 +61,13 @@ func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 			t.Errorf("request to kube-apiserver: got %s, error %v, want a TokenReview", req.URL.Path, err)
 		}
 		review.Status = authenticationv1.TokenReviewStatus{Error: "no such token"}
-		if review.Spec.Token == "good" {
-			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "robot"}}
+		switch robot := (authenticationv1.UserInfo{Username: "robot"}); review.Spec.Token {
+		case "good":
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: robot}
+		case "unchecked":
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: robot, Error: "cannot check it"}
+		case "nameless":
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(review); err != nil {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package direct
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// shared is the control plane. Its own server stands by unused: each test starts one behind a relay of its own.
+var shared *env.Environment
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m, env.Options{Unregistered: true}, &shared)) }
+
+const (
+	// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
+	patience = time.Minute
+	// protected is a path that nobody but the user "boss" and the group "bosses" may read.
+	protected = "/apis/workshop.example.com/v1/gadgets"
+	// whoami is where every authenticated user may create an IdentityReview.
+	whoami = "/apis/workshop.example.com/v1/identityreviews"
+)
+
+// server is our server behind a relay.
+type server struct {
+	*relay
+	address string
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when it ended
+	mu      sync.Mutex
+	output  bytes.Buffer
+}
+
+func (s *server) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.output.Write(p)
+}
+
+// log is what the server said until now.
+func (s *server) log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.output.String()
+}
+
+// newServer starts a server behind a new relay and waits until it is ready.
+func newServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := start(t, newRelay(t), args...)
+	s.waitReady(t)
+	return s
+}
+
+// start starts a server behind a relay, and ends it with the test.
+func start(t *testing.T, r *relay, args ...string) *server {
+	t.Helper()
+	if err := grantOnce(); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	// Not t.TempDir: the path of the socket in it would be too long.
+	dir, err := os.MkdirTemp("", "direct-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := filepath.Join(shared.PKI(), certs.ServingDir)
+	s := &server{relay: r, address: free.Addr().String(), done: make(chan struct{})}
+	s.cmd = exec.Command(filepath.Join("..", "..", "..", "bin", "extension-apiserver"), append([]string{
+		"serve", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port),
+		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, r, dir),
+		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
+	}, args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(s.done)
+		_ = s.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-s.done
+		os.RemoveAll(dir)
+		if log := s.log(); t.Failed() {
+			t.Logf("the end of the server's log:\n%s", log[max(0, len(log)-4000):])
+		}
+	})
+	return s
+}
+
+// end ends the server and returns all that it logged.
+func (s *server) end() string {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+	return s.log()
+}
+
+func (s *server) waitReady(t *testing.T) {
+	t.Helper()
+	shared.Eventually(t, "our server to be ready", patience, func(context.Context) error {
+		select {
+		case <-s.done:
+			t.Fatalf("our server ended:\n%s", s.log())
+		default:
+		}
+		if got := s.try(nil, http.MethodGet, "/readyz", nil, ""); got.status != http.StatusOK {
+			return fmt.Errorf("/readyz: %s", got)
+		}
+		return nil
+	})
+}
+
+// kubeconfig is that of the ServiceAccount of the manifests, with the relay in kube-apiserver's place.
+func kubeconfig(t *testing.T, r *relay, dir string) string {
+	t.Helper()
+	path, err := accountOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = r.url, "", certs.Bundle{r.ca.Certificate}.PEM()
+	}
+	path = filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// accountOnce makes the kubeconfig once: it writes a file that other servers read.
+var accountOnce = sync.OnceValues(func() (string, error) {
+	return shared.AccountKubeconfig(context.Background(), env.Namespace, "extension-apiserver")
+})
+
+// grantOnce gives the users of the tests their rights, and waits until kube-apiserver knows of them.
+var grantOnce = sync.OnceValue(func() error {
+	gadgets := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"gadgets"}, Verbs: []string{"get", "list", "create"}}
+	reviews := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}}
+	return errors.Join(
+		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"}, {Kind: rbacv1.GroupKind, Name: "bosses"}}, gadgets),
+		grant("direct-reviews", []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:authenticated"}}, reviews),
+	)
+})
+
+// grant binds rules to subjects, and returns when kube-apiserver answers accordingly: our server keeps a refusal for 10 s.
+func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := shared.AdminClient()
+	if err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	rule := rules[0]
+	spec := authorizationv1.SubjectAccessReviewSpec{User: subjects[0].Name, ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Group: rule.APIGroups[0], Version: "*", Resource: rule.Resources[0], Verb: rule.Verbs[0],
+	}}
+	if subjects[0].Kind == rbacv1.GroupKind {
+		spec.User, spec.Groups = "somebody", []string{subjects[0].Name}
+	}
+	for {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("wait for the rights of %s: %w", name, err)
+		}
+		if review.Status.Allowed {
+			return nil
+		}
+	}
+}

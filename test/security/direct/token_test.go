@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package direct
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+// account is the ServiceAccount of our server in the manifests, which is one like any other here.
+const account = "system:serviceaccount:" + env.Namespace + ":extension-apiserver"
+
+// accountToken asks kube-apiserver for a token of the account; no audience means its own.
+func accountToken(t *testing.T, audiences ...string) string {
+	t.Helper()
+	client, err := shared.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := client.CoreV1().ServiceAccounts(env.Namespace).CreateToken(t.Context(), "extension-apiserver",
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// jwt is a token for the account as kube-apiserver would make it, with a signature by the key; nil means the algorithm "none".
+func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
+	t.Helper()
+	part := base64.RawURLEncoding.EncodeToString
+	algorithm := "none"
+	if key != nil {
+		algorithm = "ES256"
+	}
+	token := part([]byte(`{"alg":"`+algorithm+`"}`)) + "." + part(fmt.Appendf(nil,
+		`{"iss":"https://kubernetes.default.svc","aud":["https://kubernetes.default.svc"],"exp":%d,"iat":%d,"nbf":%[2]d,"sub":%q,`+
+			`"kubernetes.io":{"namespace":%q,"serviceaccount":{"name":"extension-apiserver","uid":"1"}}}`,
+		expires.Unix(), expires.Add(-time.Hour).Unix(), account, env.Namespace))
+	if key == nil {
+		return token + "."
+	}
+	sum := sha256.Sum256([]byte(token))
+	r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token + "." + part(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+}
+
+// TestS15S17TokenIsReviewed: our server believes no token by itself, it asks kube-apiserver about each, which knows which are
+// expired, revoked or for another audience.
+func TestS15S17TokenIsReviewed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	stranger, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(shared.PKI(), "service-account", certs.KeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := certs.ParsePrivateKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := accountToken(t)
+	for _, tc := range []struct{ name, token, want string }{
+		{"S15 a good one", good, account},
+		{"S15 random", "bm90IGEgdG9rZW4.at-all", ""},
+		{"S15 signed by a stranger", jwt(t, stranger, time.Now().Add(time.Hour)), ""},
+		{"S15 signed by nobody", jwt(t, nil, time.Now().Add(time.Hour)), ""},
+		{"S15 expired", jwt(t, signer, time.Now().Add(-time.Minute)), ""},
+		{"S15 of an account that is no more", jwt(t, signer, time.Now().Add(time.Hour)), ""},
+		{"S15 a good one, changed", good[:len(good)-4] + "AAAA", ""},
+		{"S15 a good one, cut off", good[:strings.LastIndex(good, ".")+1], ""},
+		{"S17 for another audience", accountToken(t, "https://elsewhere.example.com"), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			review, got := s.review(t, nil, bearer(tc.token))
+			if !slices.Contains(s.tokens(t), tc.token) {
+				t.Error("kube-apiserver was not asked about the token")
+			}
+			switch {
+			case tc.want == "":
+				got.want(t, "token", http.StatusUnauthorized)
+				s.try(nil, http.MethodGet, "/readyz", bearer(tc.token), "").want(t, "token at an open path", http.StatusUnauthorized)
+			case review == nil || review.UserInfo.Username != tc.want || review.Authenticator != "BearerToken":
+				t.Errorf("%s, want to be %s by BearerToken", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestS15TokenInLogs: a token is as good as its owner; whoever may read logs must not find it there, however much is logged.
+func TestS15TokenInLogs(t *testing.T) {
+	t.Parallel()
+	for _, verbosity := range []string{"4", "6", "7", "8", "10"} {
+		t.Run("v="+verbosity, func(t *testing.T) {
+			s := newServer(t, "-v="+verbosity)
+			tokens := []string{accountToken(t), "canary-token-of-nobody"}
+			for _, token := range tokens {
+				s.review(t, nil, bearer(token))
+			}
+			// The rig works: both were seen.
+			if got := len(s.tokens(t)); got != len(tokens) {
+				t.Errorf("%d TokenReviews, want %d", got, len(tokens))
+			}
+			log := s.end()
+			for _, token := range tokens {
+				if before, _, found := strings.Cut(log, token); found {
+					t.Errorf("the token is in the log, in: %s", before[max(0, strings.LastIndex(before, "\n")+1):])
+				}
+			}
+		})
+	}
+}
+
+// TestS16TokenReviewFails: no answer, or one that makes no sense, is no yes.
+func TestS16TokenReviewFails(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	status := func(fields string) http.HandlerFunc {
+		return reply(http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{`+fields+`}}`)
+	}
+	const boss = `"user":{"username":"boss","groups":["bosses"]}`
+	scripts := map[string]http.HandlerFunc{
+		"500":                         reply(http.StatusInternalServerError, statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
+		"403":                         reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
+		"no-answer":                   hang,
+		"broken-connection":           reset,
+		"malformed":                   reply(http.StatusCreated, `{"status":{"authenticated":true,`+boss),
+		"html":                        reply(http.StatusOK, "<html>authenticated: true</html>"),
+		"nothing":                     reply(http.StatusCreated, ""),
+		"empty-status":                status(""),
+		"no":                          status(`"authenticated":false,` + boss),
+		"no-answer-but-a-user":        status(boss),
+		"another-kind":                reply(http.StatusCreated, `{"apiVersion":"v1","kind":"Status","status":"Success"}`),
+		"authenticated-with-an-error": status(`"authenticated":true,"error":"cannot check",` + boss),
+		"authenticated-without-name":  status(`"authenticated":true,"user":{"groups":["bosses"]}`),
+		"authenticated":               status(`"authenticated":true,` + boss),
+	}
+	s.script(tokenReviews, func(w http.ResponseWriter, req *http.Request) {
+		review := &authenticationv1.TokenReview{}
+		body, _ := readAll(req)
+		decode(t, body, review)
+		scripts[review.Spec.Token](w, req)
+	})
+	for name := range scripts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := s.get(t, nil, bearer(name))
+			if name == "authenticated" {
+				got.want(t, "a good answer", http.StatusOK)
+			} else if got.status != http.StatusUnauthorized && got.status < 500 {
+				t.Errorf("%s, want 401 or 5xx", got)
+			}
+		})
+	}
+}

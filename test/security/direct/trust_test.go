@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package direct
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// TestS09UID: the UID's header counts if the cluster says so, by naming it in the ConfigMap (KEP-4862). A kube-apiserver that
+// does not name it does not remove it from its clients' requests either, so it would be the clients who choose.
+func TestS09UID(t *testing.T) {
+	t.Parallel()
+	const key = "requestheader-uid-headers"
+	r := newRelay(t)
+	m := newTrustMap(t, r)
+	data := m.data()
+	delete(data, key)
+	m.set(data)
+	s := start(t, r)
+	s.waitReady(t)
+	proxy := frontProxy(t)
+	header := http.Header{"X-Remote-User": {"ann"}, "X-Remote-Uid": {"42"}}
+	s.wantUser(t, proxy, header, "ann")
+
+	data[key] = `["X-Remote-Uid"]`
+	m.set(data)
+	shared.Eventually(t, "the UID to count", patience, func(context.Context) error { return s.reads(t, proxy, header, "ann uid=42") })
+	delete(data, key)
+	m.set(data)
+	shared.Eventually(t, "the UID to count no longer", patience, func(context.Context) error { return s.reads(t, proxy, header, "ann") })
+}
+
+// reads is an error unless our server takes the caller for the user that is wanted; empty means that it answers 401.
+func (s *server) reads(t *testing.T, cert *tls.Certificate, header http.Header, want string) error {
+	t.Helper()
+	review, answer := s.review(t, cert, header)
+	switch {
+	case review == nil && (want != "" || answer.status != http.StatusUnauthorized):
+		return fmt.Errorf("refused with %s, want %q", answer, want)
+	case review != nil && who(review.UserInfo) != want:
+		return fmt.Errorf("read as %q, want %q", who(review.UserInfo), want)
+	}
+	return nil
+}
+
+func (s *server) wantUser(t *testing.T, cert *tls.Certificate, header http.Header, want string) {
+	t.Helper()
+	if err := s.reads(t, cert, header, want); err != nil {
+		t.Errorf("%v: %v", header, err)
+	}
+}
+
+// TestS10OtherHeaderNames: where the cluster has other names for the headers, those count and the usual ones do not: the
+// kube-apiserver of such a cluster lets its clients send the usual ones (kubernetes/kubernetes#119631).
+func TestS10OtherHeaderNames(t *testing.T) {
+	t.Parallel()
+	r := newRelay(t)
+	m := newTrustMap(t, r)
+	usual, data := m.data(), m.data()
+	data["requestheader-username-headers"] = `["X-Cluster-User"]`
+	data["requestheader-uid-headers"] = `["X-Cluster-Uid"]`
+	data["requestheader-group-headers"] = `["X-Cluster-Group"]`
+	data["requestheader-extra-headers-prefix"] = `["X-Cluster-Extra-"]`
+	m.set(data)
+	s := start(t, r)
+	s.waitReady(t)
+	proxy := frontProxy(t)
+	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"ann"}}, "ann")
+	s.wantUser(t, proxy, forged(), "")
+	mixed := forged()
+	mixed["X-Cluster-User"], mixed["X-Cluster-Group"] = []string{"ann"}, []string{"a"}
+	s.wantUser(t, proxy, mixed, `ann groups=["a"]`)
+	s.wantUser(t, nil, http.Header{"X-Cluster-User": {"boss"}}, "")
+
+	// The names are followed too, without a restart.
+	m.set(usual)
+	shared.Eventually(t, "the usual names to count", patience, func(context.Context) error {
+		return s.reads(t, proxy, http.Header{"X-Remote-User": {"ann"}}, "ann")
+	})
+	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"boss"}}, "")
+}
+
+// TestS12TrustFollows: a CA that the cluster trusts no longer is refused by a server that runs on, and so is a name. An attacker
+// with an old key must not be let in until somebody thinks of a restart.
+func TestS12TrustFollows(t *testing.T) {
+	t.Parallel()
+	r := newRelay(t)
+	m := newTrustMap(t, r)
+	s := start(t, r)
+	s.waitReady(t)
+	oldCA, nextCA := readCA(t, certs.FrontProxyCADir), newCA(t, "front-proxy-ca")
+	old, next := issue(t, oldCA, certs.FrontProxyUser), issue(t, nextCA, certs.FrontProxyUser)
+	ann := http.Header{"X-Remote-User": {"ann"}}
+	s.wantUser(t, old, ann, "ann")
+	s.wantUser(t, next, ann, "")
+	follow := func(what, key, value string, oldWant, nextWant string) {
+		t.Helper()
+		data := m.data()
+		data[key] = value
+		m.set(data)
+		shared.Eventually(t, what, patience, func(context.Context) error {
+			if err := s.reads(t, old, ann, oldWant); err != nil {
+				return fmt.Errorf("old certificate: %w", err)
+			}
+			if err := s.reads(t, next, ann, nextWant); err != nil {
+				return fmt.Errorf("new certificate: %w", err)
+			}
+			return nil
+		})
+	}
+	const bundle, names = "requestheader-client-ca-file", "requestheader-allowed-names"
+	follow("both CAs to be trusted", bundle, string(certs.Bundle{oldCA.Certificate, nextCA.Certificate}.PEM()), "ann", "ann")
+	follow("the old CA to be refused", bundle, string(certs.Bundle{nextCA.Certificate}.PEM()), "", "ann")
+	follow("the name to be refused", names, `["another-name"]`, "", "")
+	follow("the name to be allowed again", names, `["`+certs.FrontProxyUser+`"]`, "", "ann")
+
+	// The users' CA is followed likewise.
+	users, nextUsers := readCA(t, "client-ca"), newCA(t, "client-ca")
+	alice, nextAlice := issue(t, users, "alice"), issue(t, nextUsers, "alice")
+	s.wantUser(t, alice, nil, "alice")
+	data := m.data()
+	data["client-ca-file"] = string(certs.Bundle{nextUsers.Certificate}.PEM())
+	m.set(data)
+	shared.Eventually(t, "the old CA of users to be refused", patience, func(context.Context) error { return s.reads(t, alice, nil, "") })
+	s.wantUser(t, nextAlice, nil, "alice")
+}
+
+// TestS12TrustDeleted: without the ConfigMap nobody is known to be the front proxy.
+func TestS12TrustDeleted(t *testing.T) {
+	t.Parallel()
+	r := newRelay(t)
+	m := newTrustMap(t, r)
+	s := start(t, r)
+	s.waitReady(t)
+	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
+	s.wantUser(t, proxy, ann, "ann")
+	data := m.data()
+	m.remove()
+	shared.Eventually(t, "the front proxy to be refused", patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
+	m.set(data)
+	shared.Eventually(t, "the front proxy to be trusted again", patience, func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
+}
