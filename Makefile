@@ -39,6 +39,10 @@ generate: ## Write every zz_generated.* file anew.
 test: controlplane build ## Run all tests, against the real control plane.
 	go test -timeout 20m ./...
 
+.PHONY: test-security
+test-security: controlplane build ## Attack the server; SECURITY.md says what each test protects.
+	go test -timeout 20m ./test/security/...
+
 .PHONY: verify
 verify: ## Check formatting, lint, generated code, modules, pinned versions, and that the tree is clean.
 	@scripts/verify.sh

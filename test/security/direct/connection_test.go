@@ -52,10 +52,11 @@ func TestS41LoopbackName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		//nolint:bodyclose // it ends with the connection
 		if got := send(t, conn, "GET "+protected+" HTTP/1.1\r\nHost: "+name+"\r\n"+lines+"\r\n"); got.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: %s, want 401", what, got.Status)
 		}
-		conn.Close()
+		_ = conn.Close()
 	}
 	// The names that are asked for do not matter to anybody else either.
 	for _, name := range []string{"", "elsewhere.example.com"} {
@@ -119,6 +120,7 @@ func TestS43Upgrade(t *testing.T) {
 				lines += "X-Remote-User: " + tc.user + "\r\n"
 			}
 			what := fmt.Sprintf("%s to %s as %q", upgrade, tc.path, tc.user)
+			//nolint:bodyclose // it ends with the connection
 			if got := send(t, conn, "GET "+tc.path+" HTTP/1.1\r\nHost: x\r\n"+lines+"\r\n"); got.StatusCode != tc.want || got.Header.Get("Upgrade") != "" {
 				t.Errorf("%s: %s, want %d and no upgrade", what, got.Status, tc.want)
 			}
@@ -126,10 +128,11 @@ func TestS43Upgrade(t *testing.T) {
 			if _, err := io.WriteString(conn, "GET "+protected+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				continue
 			}
+			//nolint:bodyclose // it ends with the connection
 			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && resp.StatusCode != http.StatusUnauthorized {
 				t.Errorf("%s: the next request on the connection: %s, want 401", what, resp.Status)
 			}
-			conn.Close()
+			_ = conn.Close()
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -53,9 +54,7 @@ func (s *server) try(cert *tls.Certificate, method, path string, header http.Hea
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for key, values := range header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, header)
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(req)
 	if err != nil {
 		return answer{0, nil, err.Error()}
@@ -160,7 +159,7 @@ func (s *server) dial(t *testing.T, cert *tls.Certificate, protocol string) *tls
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}

@@ -147,10 +147,10 @@ func (m *trustMap) watch(w http.ResponseWriter, req *http.Request) {
 }
 
 // statusOf is a Status as kube-apiserver gives it.
-func statusOf(code int, reason metav1.StatusReason) string {
+func statusOf(code int32, reason metav1.StatusReason) string {
 	data, _ := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "scripted by a test",
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: "scripted by a test",
 	})
 	return string(data)
 }

@@ -4,100 +4,20 @@ package limits
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"example.com/extension-apiserver/test/env"
 )
-
-var shared *env.Environment
-
-func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, env.Options{}, &shared))
-}
-
-const patience = time.Minute
-
-// dialTLS connects to our server's own port, which it trusts like any client.
-func dialTLS(ctx context.Context, change func(*tls.Config)) (*tls.Conn, error) {
-	config, err := rest.TLSConfigFor(shared.Servers[0].Config(shared))
-	if err != nil {
-		return nil, err
-	}
-	if change != nil {
-		change(config)
-	}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(shared.Servers[0].URL, "https://"))
-	if err != nil {
-		return nil, err
-	}
-	return conn.(*tls.Conn), nil
-}
-
-func mustDial(t *testing.T, change func(*tls.Config)) *tls.Conn {
-	t.Helper()
-	conn, err := dialTLS(t.Context(), change)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// healthy is the positive control: the same server still answers others.
-func healthy(t *testing.T) {
-	t.Helper()
-	client, err := shared.Servers[0].Client(shared)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, shared.Servers[0].URL+"/healthz", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatalf("health: %v", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("health: got %s, want 200", resp.Status)
-	}
-}
-
-// memory is the server's VmRSS in MiB.
-func memory(t *testing.T) int {
-	t.Helper()
-	kib, err := shared.Servers[0].VmRSS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib >> 10
-}
-
-// grownBy fails when the server holds so many MiB more than before.
-func grownBy(t *testing.T, before, bound int) {
-	t.Helper()
-	after := memory(t)
-	t.Logf("VmRSS: %d MiB before, %d MiB after", before, after)
-	if after > before+bound {
-		t.Errorf("VmRSS grew from %d to %d MiB, want at most %d MiB more", before, after, bound)
-	}
-}
 
 // TestS35TLS: what can be read or changed on the way is not spoken.
 func TestS35TLS(t *testing.T) {
@@ -155,11 +75,11 @@ func TestS36HeaderFlood(t *testing.T) {
 			}
 			go func() {
 				w := bufio.NewWriter(conn)
-				fmt.Fprintf(w, "GET /healthz HTTP/1.1\r\nHost: %s\r\n", env.ServerName)
+				_, _ = fmt.Fprintf(w, "GET /healthz HTTP/1.1\r\nHost: %s\r\n", env.ServerName)
 				for i := range tc.count {
-					fmt.Fprintf(w, "X-Remote-Extra-%d: %s\r\n", i, tc.value)
+					_, _ = fmt.Fprintf(w, "X-Remote-Extra-%d: %s\r\n", i, tc.value)
 				}
-				fmt.Fprint(w, "\r\n")
+				_, _ = fmt.Fprint(w, "\r\n")
 				// The server may have hung up in the middle.
 				_ = w.Flush()
 			}()
@@ -189,10 +109,10 @@ func TestS37SlowHeaders(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	closed := make(chan error, 1)
+	closed := make(chan struct{})
 	go func() {
-		_, err := io.ReadAll(conn)
-		closed <- err
+		defer close(closed)
+		_, _ = io.ReadAll(conn)
 	}()
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+var shared *env.Environment
+
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, env.Options{}, &shared))
+}
+
+const patience = time.Minute
+
+// dialTLS connects to our server's own port, which it trusts like any client.
+func dialTLS(ctx context.Context, change func(*tls.Config)) (*tls.Conn, error) {
+	config, err := rest.TLSConfigFor(shared.Servers[0].Config(shared))
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(config)
+	}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(shared.Servers[0].URL, "https://"))
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*tls.Conn), nil
+}
+
+func mustDial(t *testing.T, change func(*tls.Config)) *tls.Conn {
+	t.Helper()
+	conn, err := dialTLS(t.Context(), change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// healthy is the positive control: the same server still answers others.
+func healthy(t *testing.T) {
+	t.Helper()
+	client, err := shared.Servers[0].Client(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, shared.Servers[0].URL+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatalf("health: %v", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("health: got %s, want 200", resp.Status)
+	}
+}
+
+// memory is the server's VmRSS in MiB.
+func memory(t *testing.T) int {
+	t.Helper()
+	kib, err := shared.Servers[0].VmRSS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib >> 10
+}
+
+// grownBy fails when the server holds so many MiB more than before.
+func grownBy(t *testing.T, before, bound int) {
+	t.Helper()
+	after := memory(t)
+	t.Logf("VmRSS: %d MiB before, %d MiB after", before, after)
+	if after > before+bound {
+		t.Errorf("VmRSS grew from %d to %d MiB, want at most %d MiB more", before, after, bound)
+	}
+}
