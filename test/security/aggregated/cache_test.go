@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregated
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// cacheTTL is how long the server of TestS25Cache remembers a verdict: longer than the requests that must find it take, on a busy machine.
+const cacheTTL = 3 * time.Second
+
+// TestS25Cache: a verdict is remembered for exactly the user, UID, groups, extra and request that it was about, and no longer than it may be.
+func TestS25Cache(t *testing.T) {
+	t.Parallel()
+	log, options, err := audited(t.TempDir(), cacheTTL.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := env.New(t, options)
+	t.Run("key", func(t *testing.T) { testCacheKey(t, e, log) })
+	t.Run("revocation", func(t *testing.T) { testRevocation(t, e) })
+	t.Run("large", func(t *testing.T) { testLarge(t, e, log) })
+}
+
+func testCacheKey(t *testing.T, e *env.Environment, log auditLogs) {
+	name := unique("alice")
+	readers := unique("readers")
+	allow(t, e, ofGroup(readers), "", everything, everywhere)
+	base := &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers}, Extra: map[string][]string{"scope": {"a"}}}
+	get := func(who *user.DefaultInfo, path string) int {
+		return direct(t, e, who).do(t, http.MethodGet, path, nil, nil).status
+	}
+	// Many times the same: fewer questions than requests, or nothing is remembered and the rest shows nothing.
+	const times = 20
+	for range times {
+		if got := get(base, current+"/gadgets"); got != http.StatusOK {
+			t.Fatalf("list with the right: %d, want 200", got)
+		}
+	}
+	asked := len(log.checks(t, e)[name])
+	if asked == 0 || asked >= times {
+		t.Fatalf("%d questions about %d equal requests, want fewer and at least one", asked, times)
+	}
+	for _, tc := range []struct {
+		name   string
+		who    *user.DefaultInfo
+		path   string
+		status int
+	}{
+		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current + "/gadgets", 200},
+		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra}, current + "/gadgets", 200},
+		{"no group", &user.DefaultInfo{Name: name, UID: "1", Extra: base.Extra}, current + "/gadgets", 403},
+		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra}, current + "/gadgets", 403},
+		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups, Extra: map[string][]string{"scope": {"b"}}}, current + "/gadgets", 200},
+		{"no extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups}, current + "/gadgets", 200},
+		{"another verb", base, current + "/gadgets?watch=1&timeoutSeconds=1", 200},
+		{"another name", base, current + "/gadgets/nobody", 404},
+		{"another resource", base, current + "/widgets", 200},
+		{"another version", base, "/apis/" + group + "/v1beta1/widgets", 200},
+		{"a selector", base, current + "/gadgets?labelSelector=a", 200},
+		{"no resource", base, "/metrics", 200},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := len(log.checks(t, e)[name])
+			if got := get(tc.who, tc.path); got != tc.status {
+				t.Errorf("status %d, want %d", got, tc.status)
+			}
+			if after := len(log.checks(t, e)[name]); after != before+1 {
+				t.Errorf("%d questions, want one: what differs must not share a verdict", after-before)
+			}
+		})
+	}
+	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra}, current+"/gadgets"); got != http.StatusForbidden {
+		t.Errorf("another user: %d, want 403", got)
+	}
+}
+
+// testRevocation: kube-apiserver refuses at once what our server would still remember; past kube-apiserver it takes as long as
+// the verdict is remembered, and not longer. Likewise what was refused is granted.
+func testRevocation(t *testing.T, e *env.Environment) {
+	who := &user.DefaultInfo{Name: unique("alice")}
+	// A server that knows neither of them yet: what the other test's connections leave is no matter.
+	server, front := direct(t, e, who), through(t, e, who)
+	get := func(s endpoint) int { return s.do(t, http.MethodGet, current+"/gadgets", nil, nil).status }
+	if got := get(server); got != http.StatusForbidden {
+		t.Fatalf("before there is a right: %d, want 403", got)
+	}
+	revoke := allow(t, e, ofUser(who.Name), "", everything)
+	<-time.After(cacheTTL)
+	if got := get(server); got != http.StatusOK {
+		t.Errorf("a right that is older than the refusal that was remembered: %d, want 200", got)
+	}
+	if got := get(front); got != http.StatusOK {
+		t.Errorf("through kube-apiserver: %d, want 200", got)
+	}
+	revoke()
+	if got := get(front); got != http.StatusForbidden {
+		t.Errorf("through kube-apiserver, after it knows that the right is gone: %d, want 403", got)
+	}
+	<-time.After(cacheTTL)
+	if got := get(server); got != http.StatusForbidden {
+		t.Errorf("a right that went longer ago than a verdict may be remembered: %d, want 403", got)
+	}
+}
+
+// testLarge: what a caller can make large is not remembered, so that it fills no memory.
+func testLarge(t *testing.T, e *env.Environment, log auditLogs) {
+	who := &user.DefaultInfo{Name: unique("alice"), Groups: []string{unique("readers")}}
+	allow(t, e, ofGroup(who.Groups[0]), "", everything)
+	server := direct(t, e, who)
+	for _, tc := range []struct {
+		length     int
+		remembered bool
+	}{{200, true}, {20_000, false}} {
+		const times = 5
+		path := current + "/gadgets/" + strings.Repeat("x", tc.length)
+		before := len(log.checks(t, e)[who.Name])
+		for range times {
+			if got := server.do(t, http.MethodGet, path, nil, nil).status; !slices.Contains([]int{400, 404}, got) {
+				t.Fatalf("a name of %d bytes: %d, want 404", tc.length, got)
+			}
+		}
+		asked := len(log.checks(t, e)[who.Name]) - before
+		if remembered := asked < times; remembered != tc.remembered {
+			t.Errorf("a name of %d bytes: %d questions about %d requests; want it remembered: %t", tc.length, asked, times, tc.remembered)
+		}
+	}
+}

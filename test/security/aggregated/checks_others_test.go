@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregated
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+)
+
+// kindOf checks that a body has what an apply patch needs.
+func kindOf(body func(*testing.T) []byte) func(*testing.T) []byte {
+	return func(t *testing.T) []byte {
+		data := body(t)
+		var head struct{ APIVersion, Kind string }
+		if err := json.Unmarshal(data, &head); err != nil || head.APIVersion == "" || head.Kind == "" {
+			t.Fatalf("no kind in %s (%v)", data, err)
+		}
+		return data
+	}
+}
+
+// upgrade asks for a WebSocket, as a client of a console does.
+func upgrade() http.Header {
+	return http.Header{
+		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AQIDBAUGBwgJCgsMDQ4PEA=="},
+		"Sec-Websocket-Protocol": {"v5.channel.k8s.io"}, "Origin": {"https://localhost"},
+	}
+}
+
+// widgetSubresources has the rows of /status, /scale and /console.
+func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
+	item := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets/" + s.widget
+	var rows []check
+	for _, sub := range []struct {
+		name      string
+		jsonPatch string
+		merge     string
+		apply     func(*testing.T) []byte
+	}{
+		{"status", `[{"op":"add","path":"/status/observedGeneration","value":1}]`, `{"status":{"observedGeneration":1}}`,
+			text(`{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q},"status":{"observedGeneration":1}}`, gv, s.widget)},
+		{"scale", `[{"op":"replace","path":"/spec/replicas","value":2}]`, `{"spec":{"replicas":2}}`,
+			text(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`, s.widget)},
+	} {
+		path := item + "/" + sub.name
+		row := func(verb, method, query string, header http.Header, body func(*testing.T) []byte) check {
+			return check{
+				version: gv.Version, resource: "widgets/" + sub.name, verb: verb, method: method, path: path + query, header: header, body: body, status: 200,
+				want: one(resourceCheck(gv, verb, "widgets", sub.name, s.namespace, s.widget)),
+			}
+		}
+		rows = append(rows,
+			row("get", "GET", "", nil, nil),
+			row("update", "PUT", "", nil, same(path)),
+			row("update", "PUT", "?dryRun=All", nil, same(path)),
+			row("patch", "PATCH", "", media(types.JSONPatchType), text("%s", sub.jsonPatch)),
+			row("patch", "PATCH", "", media(types.MergePatchType), text("%s", sub.merge)),
+			row("patch", "PATCH", "", media(types.StrategicMergePatchType), text("%s", sub.merge)),
+			row("patch", "PATCH", applyQuery, media(types.ApplyYAMLPatchType), sub.apply),
+			row("patch", "PATCH", "?dryRun=All", media(types.MergePatchType), text("%s", sub.merge)),
+		)
+	}
+	console := func(verb string) authorizationv1.SubjectAccessReviewSpec {
+		return resourceCheck(gv, verb, "widgets", "console", s.namespace, s.widget)
+	}
+	// A WebSocket begins with a GET; to act through it takes more than the right to read.
+	both := []authorizationv1.SubjectAccessReviewSpec{console("get"), console("create")}
+	rows = append(rows,
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: item + "/console", header: upgrade(), status: 101, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: item + "/console", status: 400, want: both},
+	)
+	return rows
+}
+
+// clusterScoped has the rows of the kinds without a namespace.
+func (s checkObjects) clusterScoped() []check {
+	gv := install.StorageVersion()
+	base := "/apis/" + gv.String() + "/gadgets"
+	item, created := base+"/"+s.gadget, s.gadget+"-created"
+	row := func(verb, method, path, name string, header http.Header, body func(*testing.T) []byte, status int) check {
+		return check{
+			version: gv.Version, resource: "gadgets", verb: verb, method: method, path: path, header: header, body: body, status: status,
+			want: one(resourceCheck(gv, verb, "gadgets", "", "", name)),
+		}
+	}
+	merge := text(`{"metadata":{"annotations":{"by":"security"}}}`)
+	applied := row("patch", "PATCH", base+"/"+created+"-2"+applyQuery, created+"-2", media(types.ApplyYAMLPatchType), copyOf(item, created+"-2"), 201)
+	applied.want = append(applied.want, resourceCheck(gv, "create", "gadgets", "", "", created+"-2"))
+	// A review has no verb but create, and dry run is the same.
+	review := check{
+		version: gv.Version, resource: "identityreviews", verb: "create", method: "POST", path: "/apis/" + gv.String() + "/identityreviews",
+		body: text("%s", reviewJSON), status: 201, want: one(resourceCheck(gv, "create", "identityreviews", "", "", "")),
+	}
+	dry := review
+	dry.path += "?dryRun=All"
+	selected := row("deletecollection", "DELETE", base+"?fieldSelector=metadata.name="+created+"-2", "", nil, nil, 200)
+	selected.want = one(selecting(selected.want[0], nameIs(created+"-2"), nil))
+	return []check{
+		row("create", "POST", base, "", nil, copyOf(item, created), 201),
+		row("get", "GET", item, s.gadget, nil, nil, 200),
+		row("list", "GET", base, "", nil, nil, 200),
+		row("watch", "GET", base+"?watch=1&timeoutSeconds=30", "", nil, nil, 200),
+		row("update", "PUT", item, s.gadget, nil, same(item), 200),
+		row("patch", "PATCH", item, s.gadget, media(types.MergePatchType), merge, 200),
+		applied,
+		row("delete", "DELETE", base+"/"+created, created, nil, nil, 200),
+		selected,
+		review, dry,
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregated
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+const (
+	selfReviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	selfReview  = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+	reviews     = "/identityreviews"
+)
+
+// anybody may create reviews: the tests of identity need no more.
+func anybody(t *testing.T) {
+	t.Helper()
+	allow(t, shared, ofGroup(user.AllAuthenticated), "", rbacv1.PolicyRule{
+		APIGroups: []string{group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"},
+	})
+}
+
+// seen is what our server saw of a caller.
+func seen(t *testing.T, answer []byte) v1.IdentityReviewStatus {
+	t.Helper()
+	var review v1.IdentityReview
+	if err := json.Unmarshal(answer, &review); err != nil || review.Status.UserInfo == nil {
+		t.Fatalf("no identity (%v) in %s", err, answer)
+	}
+	return review.Status
+}
+
+// sameIdentity compares what our server saw, and what it asked about, with what kube-apiserver says.
+func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
+	t.Helper()
+	want, got := selfInfo(t, said), seen(t, saw)
+	if diff := cmp.Diff(&want, got.UserInfo); diff != "" {
+		t.Errorf("identity (-kube-apiserver +our server):\n%s", diff)
+	}
+	if got.Authenticator != "RequestHeader" || got.ProxySubject != "CN="+certs.FrontProxyUser {
+		t.Errorf("accepted by %s for %s, want RequestHeader for the front proxy", got.Authenticator, got.ProxySubject)
+	}
+	asked := authorizationv1.SubjectAccessReviewSpec{User: want.Username, UID: want.UID, Groups: want.Groups}
+	for key, values := range want.Extra {
+		if asked.Extra == nil {
+			asked.Extra = map[string]authorizationv1.ExtraValue{}
+		}
+		asked.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	asked.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "", "").ResourceAttributes
+	// One question, about the user itself: a header Impersonate-* that arrived would be another, with the verb impersonate.
+	all := specs(logs.checks(t, shared)[want.Username])
+	if diff := cmp.Diff(one(asked), all); diff != "" {
+		t.Errorf("authorization checks (-want +got):\n%s", diff)
+	}
+	return want
+}
+
+// TestS06S09S20Identity: user, UID, groups and extra arrive as kube-apiserver knows them, whatever the caller's credentials, and no
+// header of impersonation arrives: it would let our server decide what kube-apiserver has decided.
+func TestS06S09S20Identity(t *testing.T) {
+	anybody(t)
+	tokens := accountConfig(t, shared)
+	certificate := func(name string, groups ...string) *rest.Config {
+		config, err := shared.Config(name, groups...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config
+	}
+	impersonated := func(who rest.ImpersonationConfig) *rest.Config {
+		config := rest.CopyConfig(adminConfig(t, shared))
+		config.Impersonate = who
+		return config
+	}
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = strings.Repeat("v", i+1)
+	}
+	for name, tc := range map[string]struct {
+		config *rest.Config
+		uid    bool
+		extra  int
+	}{
+		"client certificate":          {certificate(unique("jane"), "makers", "testers of ö"), false, 1},
+		"client certificate, unicode": {certificate(unique("jürgen/öps@例え"), "グループ"), false, 1},
+		"ServiceAccount token":        {tokens, true, 1},
+		"impersonation, name only":    {impersonated(rest.ImpersonationConfig{UserName: unique("bob")}), false, 0},
+		"impersonation, all of it": {impersonated(rest.ImpersonationConfig{
+			UserName: unique("someone else/öäü%41"), UID: "8aee5a4a-ö/%", Groups: []string{"one", "two, three", "four%2f", "ünf"},
+			Extra: map[string][]string{
+				"example.com/scope": {"a", "b c", "d%2Fe", "a", "ö例", "x,y"}, "plain": {"x"}, "per%cent": {"y"}, "with space": {"z"}, "ö": {"u"}, "many": many,
+			},
+		}), true, 6},
+		"impersonated ServiceAccount": {impersonated(rest.ImpersonationConfig{UserName: "system:serviceaccount:nowhere:" + unique("robot")}), false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newEndpoint(t, tc.config)
+			said := server.must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
+			saw := server.must(t, http.MethodPost, current+reviews, nil, reviewJSON)
+			who := sameIdentity(t, said.body, saw.body)
+			if tc.uid != (who.UID != "") || len(who.Extra) < tc.extra {
+				t.Errorf("the caller is %+v; want one with a UID: %t, with extra: %d, or this shows less than it should", who, tc.uid, tc.extra)
+			}
+		})
+	}
+}
+
+// TestS20Kubectl does the same with the flags of kubectl.
+func TestS20Kubectl(t *testing.T) {
+	anybody(t)
+	as := []string{"--as=" + unique("bob"), "--as-group=one", "--as-group=two", "--as-uid=77", "--as-user-extra=example.com/scope=a", "--as-user-extra=example.com/scope=b c"}
+	run := func(stdin string, args ...string) []byte {
+		out, stderr, err := env.Kubectl{Stdin: stdin}.Run(t.Context(), shared, append(slices.Clone(as), args...)...)
+		if err != nil {
+			t.Fatalf("kubectl %v: %v: %s", args, err, stderr)
+		}
+		return []byte(out)
+	}
+	said := run("", "auth", "whoami", "-o", "json")
+	// Validation would read CustomResourceDefinitions, to which this user has no right.
+	who := sameIdentity(t, said, run(string(reviewJSON), "create", "--validate=false", "-f", "-", "-o", "json"))
+	want := authenticationv1.UserInfo{
+		Username: strings.TrimPrefix(as[0], "--as="), UID: "77", Groups: []string{"one", "two", user.AllAuthenticated},
+		Extra: map[string]authenticationv1.ExtraValue{"example.com/scope": {"a", "b c"}},
+	}
+	if diff := cmp.Diff(want, who); diff != "" {
+		t.Errorf("identity (-want +got):\n%s", diff)
+	}
+}
+
+// TestS06ExtraKeys: names of headers know no case, so that a key of extra arrives in lower case; kube-apiserver's documentation asks for
+// such keys. What matters: the values of one key never become those of another.
+func TestS06ExtraKeys(t *testing.T) {
+	anybody(t)
+	who := &user.DefaultInfo{Name: unique("mixed")}
+	saw := through(t, shared, who).must(t, http.MethodPost, current+reviews, http.Header{
+		"Impersonate-Extra-Scope": {"a"}, "Impersonate-Extra-SCOPE-Two": {"b"}, "Impersonate-Extra-Example.com%2Fthree": {"c"},
+	}, reviewJSON)
+	want := map[string]authenticationv1.ExtraValue{"scope": {"a"}, "scope-two": {"b"}, "example.com/three": {"c"}}
+	if diff := cmp.Diff(want, seen(t, saw.body).UserInfo.Extra); diff != "" {
+		t.Errorf("extra (-want +got):\n%s", diff)
+	}
+}
+
+// accountConfig makes a ServiceAccount and returns the configuration of a client with its token.
+func accountConfig(t *testing.T, e *env.Environment) *rest.Config {
+	t.Helper()
+	account, err := adminClient(t, e).CoreV1().ServiceAccounts(newNamespace(t, e)).
+		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := e.Token(t.Context(), account.Namespace, account.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(adminConfig(t, e))
+	config.BearerToken = token
+	return config
+}

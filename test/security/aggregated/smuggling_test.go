@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregated
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+)
+
+// wire is a connection on which a test writes what no HTTP client would.
+type wire struct {
+	net.Conn
+	reader *bufio.Reader
+	host   string
+}
+
+func dial(t *testing.T, config *rest.Config) *wire {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	security, err := rest.TLSConfigFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	security.NextProtos = []string{"http/1.1"}
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: security}).DialContext(t.Context(), "tcp", target.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return &wire{conn, bufio.NewReader(conn), target.Host}
+}
+
+// send writes a request with lines of headers as they are.
+func (w *wire) send(t *testing.T, method, path, body string, lines ...string) {
+	t.Helper()
+	if body != "" {
+		lines = append(lines, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body)))
+	}
+	request := method + " " + path + " HTTP/1.1\r\nHost: " + w.host + "\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n" + body
+	if _, err := io.WriteString(w, request); err != nil {
+		t.Fatalf("send %q: %v", request, err)
+	}
+}
+
+// receive reads an answer. The error is that of a connection which is closed.
+func (w *wire) receive() (answer, error) {
+	resp, err := http.ReadResponse(w.reader, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return answer{resp.StatusCode, resp.Header, nil}, nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, body}, err
+}
+
+// TestS07Smuggling: a client of kube-apiserver cannot make our server take it for another, by any header that it sends.
+func TestS07Smuggling(t *testing.T) {
+	anybody(t)
+	mallory := unique("mallory")
+	config, err := shared.Config(mallory, "thieves")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := []string{"X-Remote-User: admin", "X-Remote-Group: system:masters", "X-Remote-Uid: 1", "X-Remote-Extra-Scope: all"}
+	plus := func(lines ...string) []string { return append(slices.Clone(root), lines...) }
+	for name, tc := range map[string]struct {
+		lines []string
+		// refused is the status, if the request may not pass as that of the user itself.
+		refused int
+	}{
+		// The first is the positive control.
+		"nothing":                        {nil, 0},
+		"headers of the front proxy":     {root, 0},
+		"twice":                          {plus(root...), 0},
+		"lower case":                     {[]string{"x-remote-user: admin", "x-remote-group: system:masters", "x-remote-uid: 1"}, 0},
+		"underscores":                    {[]string{"X_Remote_User: admin", "X_Remote_Group: system:masters"}, 0},
+		"a tab before the value":         {[]string{"X-Remote-User:\tadmin", "X-Remote-Group:\tsystem:masters"}, 0},
+		"a space before the colon":       {[]string{"X-Remote-User : admin"}, 400},
+		"a folded line":                  {[]string{"X-Other: a", " X-Remote-User: admin", "X-Remote-Group: system:masters"}, 0},
+		"a line feed only":               {[]string{"X-Other: a\nX-Remote-User: admin\nX-Remote-Group: system:masters"}, 0},
+		"a carriage return in a value":   {[]string{"X-Other: a\rX-Remote-User: admin"}, 400},
+		"a NUL in a value":               {[]string{"X-Remote-User: admin\x00"}, 400},
+		"dropped as hop-by-hop":          {plus("Connection: X-Remote-User, X-Remote-Group, X-Remote-Uid, X-Remote-Extra-Scope"), 0},
+		"dropped as hop-by-hop, alone":   {[]string{"Connection: X-Remote-User, X-Remote-Group"}, 0},
+		"kept for an upgrade":            {plus("Connection: Upgrade, X-Remote-User, X-Remote-Group", "Upgrade: websocket"), 503},
+		"dropped for an upgrade":         {[]string{"Connection: X-Remote-User, Upgrade, X-Remote-Group", "Upgrade: SPDY/3.1"}, 503},
+		"in a trailer":                   {[]string{"Trailer: X-Remote-User", "TE: trailers"}, 0},
+		"impersonation":                  {[]string{"Impersonate-User: admin"}, 403},
+		"impersonation, lower case":      {[]string{"impersonate-user: admin"}, 403},
+		"impersonation, a second one":    {[]string{"Impersonate-User: ", "Impersonate-User: admin"}, -1},
+		"impersonation, underscores":     {[]string{"Impersonate_User: admin", "Impersonate_Group: system:masters"}, 0},
+		"impersonation, hop-by-hop":      {[]string{"Impersonate-User: admin", "Connection: Impersonate-User"}, 403},
+		"impersonation, group alone":     {[]string{"Impersonate-Group: system:masters"}, 400},
+		"impersonation, UID alone":       {[]string{"Impersonate-Uid: 1"}, 400},
+		"impersonation, extra alone":     {[]string{"Impersonate-Extra-Scope: all"}, 400},
+		"impersonation of oneself, root": {[]string{"Impersonate-User: " + mallory, "Impersonate-Group: system:masters"}, 403},
+	} {
+		t.Run(name, func(t *testing.T) { smuggle(t, config, tc.lines, tc.refused) })
+	}
+	for _, spec := range specs(logs.checks(t, shared)["admin"]) {
+		t.Errorf("our server asked about the user that was claimed: %+v", spec)
+	}
+}
+
+// smuggle sends a review with more headers. It passes as the caller's own, or is refused; -1 stands for either.
+func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
+	t.Helper()
+	w := dial(t, config)
+	w.send(t, http.MethodPost, current+reviews, string(reviewJSON), lines...)
+	got, err := w.receive()
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	if got.status == http.StatusServiceUnavailable && refused == got.status {
+		// kube-apiserver hides the answer to an upgrade that is none. The log tells who it was for our server.
+		own := completed(t, logs.server, got.header.Get("Audit-Id"))
+		isMallory(t, own.User)
+		return
+	}
+	if got.status/100 != 2 {
+		if refused == 0 || refused > 0 && got.status != refused {
+			t.Errorf("%s, want %d (0: 201)", got, refused)
+		}
+		return
+	}
+	if refused > 0 {
+		t.Errorf("%s, want %d", got, refused)
+	}
+	isMallory(t, *seen(t, got.body).UserInfo)
+}
+
+func isMallory(t *testing.T, who authenticationv1.UserInfo) {
+	t.Helper()
+	if !strings.HasPrefix(who.Username, "mallory-") || !slices.Equal(who.Groups, []string{"thieves", user.AllAuthenticated}) ||
+		who.UID != "" || len(who.Extra["scope"]) > 0 {
+		t.Errorf("our server took the caller for %+v", who)
+	}
+}
+
+// TestS20Refused: who may not impersonate gets 403 from kube-apiserver, and our server hears nothing of it.
+func TestS20Refused(t *testing.T) {
+	anybody(t)
+	name, bob := unique("mallory"), unique("bob")
+	config, err := shared.Config(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: bob}
+	post := func() answer { return newEndpoint(t, config).do(t, http.MethodPost, current+reviews, nil, reviewJSON) }
+	if got := post(); got.status != http.StatusForbidden || !strings.Contains(string(got.body), `cannot impersonate`) {
+		t.Errorf("impersonation without the right: %s, want 403 of kube-apiserver", got)
+	}
+	if got := specs(logs.checks(t, shared)[bob]); got != nil {
+		t.Errorf("our server asked about %s: %+v", bob, got)
+	}
+	// The same request with the right, which is for one user and no group.
+	allow(t, shared, ofUser(name), "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}})
+	if got := post(); got.status != http.StatusCreated || seen(t, got.body).UserInfo.Username != bob {
+		t.Errorf("impersonation with the right: %s, want 201 as %s", got, bob)
+	}
+	config.Impersonate.Groups = []string{user.SystemPrivilegedGroup}
+	if got := post(); got.status != http.StatusForbidden {
+		t.Errorf("impersonation of system:masters with the right to impersonate users: %s, want 403", got)
+	}
+}
+
+// TestS20Constrained: the right to impersonate for one verb and one resource of ours (KEP-5284) is a right to that and no more. It is
+// kube-apiserver that decides; to our server it is the user who acts.
+func TestS20Constrained(t *testing.T) {
+	anybody(t)
+	name, bob := unique("helper"), unique("bob")
+	allow(t, shared, ofUser(bob), "", everything)
+	allow(t, shared, ofUser(name), "",
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}, Verbs: []string{"impersonate:user-info"}},
+		rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"identityreviews"}, Verbs: []string{"impersonate-on:user-info:create"}})
+	config, err := shared.Config(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: bob}
+	server := newEndpoint(t, config)
+	if got := server.must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t, got.body).UserInfo.Username != bob {
+		t.Errorf("create of a review, to which the right is: %s, want it as %s", got, bob)
+	}
+	if got := server.do(t, http.MethodGet, current+"/gadgets", nil, nil); got.status != http.StatusForbidden {
+		t.Errorf("list, to which the right is not: %s, want 403", got)
+	}
+	if got := specs(logs.checks(t, shared)[bob]); len(got) != 1 {
+		t.Errorf("our server asked %d times about %s, want once: %+v", len(got), bob, got)
+	}
+}
