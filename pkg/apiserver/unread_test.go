@@ -23,8 +23,13 @@ func TestS37WriteDeadline(t *testing.T) {
 				flusher.Flush()
 				if req.URL.Path == "/silent" {
 					// Longer than the deadline, which only a piece has.
-					<-time.After(2 * timeout)
-					_, err := io.WriteString(w, "late")
+					var err error
+					for _, piece := range []string{"la", "te"} {
+						<-time.After(2 * timeout)
+						if _, failed := io.WriteString(w, piece); failed != nil {
+							err = failed
+						}
+					}
 					ended <- err
 					return
 				}
