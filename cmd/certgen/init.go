@@ -4,7 +4,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,38 +17,37 @@ import (
 
 func newInitCommand(env environment) *cobra.Command {
 	opts := certs.InitOptions{Now: env.now}
-	var format string
-	var dns, ips []string
+	var format, configFile string
+	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
 		Use:   "init --service NAME --namespace NAMESPACE --out DIR",
 		Short: "Make the certificates of an API server, keep those that are right",
-		Long: `Make the certificates of the API server behind a Service, or bring those in a directory up to date.
-
-  DIR/serving-ca/{tls.crt,tls.key}                 CA that may sign the Service's names only
-  DIR/serving/{tls.crt,tls.key,ca.crt}             for the API server; ca.crt is the caBundle of its APIServices
-  DIR/front-proxy-ca/{tls.crt,tls.key}             CA that may sign client certificates only
-  DIR/front-proxy-client/{tls.crt,tls.key,ca.crt}  for kube-apiserver; ca.crt is its requestheader CA
-
-Certificate and key of a directory change together: tls.crt and tls.key are links to the current version, and servers
-that watch them reload by themselves. Keep the two CA directories away from pods and, if you can, off line: a missing
-CA key does no harm until a leaf is due.
-
-Run it again at any time, for instance each day. What is valid, has the right names and usages, fits its key and its
-CA and has a third of its life left is kept. Leaves are made anew otherwise; they last 90 days. CAs last 5 years. An
-expired CA is replaced. Any other CA that cannot be used is a reason to refuse, unless --allow-new-ca is given: a new
-CA is trusted nowhere at first.`,
+		Long:  initLong(),
 		Example: `  certgen init --service widgets --namespace demo --out pki
 
+  # Only look: what is right, what is due
+  certgen init --service widgets --namespace demo --out pki --dry-run
+
   # A cluster with another domain, and one more name and address for clients that do not come through the Service
-  certgen init --service widgets --namespace demo --out pki --cluster-domain k8s.internal \
+  certgen init --service widgets --namespace demo --out other --cluster-domain k8s.internal \
     --dns widgets.example.com --ip 10.0.0.10
+
+  # With the certificates of konnectivity, which agents reach at konnectivity.example.com
+  certgen init --service widgets --namespace demo --out all --with front-proxy,konnectivity \
+    --konnectivity-agent-server-name konnectivity.example.com
 
   # For scripts
   certgen init --service widgets --namespace demo --out pki -o json`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts.DNSNames, opts.IPs = splitCommas(dns), splitCommas(ips)
-			if err := errors.Join(checkFormat(format), opts.Validate()); err != nil {
+			fromFile, err := readConfig(configFile, names, issue)
+			if err != nil {
+				return err
+			}
+			if slices.Equal(opts.With, []string{""}) {
+				opts.With = []string{} // --with "" asks for none; nil would ask for the default
+			}
+			if err := errors.Join(checkFormat(format), fromFile.locate(opts.Validate())); err != nil {
 				return err
 			}
 			report, err := certs.Init(cmd.Context(), opts)
@@ -56,23 +57,53 @@ CA is trusted nowhere at first.`,
 			return printResult(env.stdout, format, report, func(w io.Writer) { printReport(w, report) })
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&opts.Service.Name, "service", "", "name of the Service in front of the API server (required)")
-	flags.StringVar(&opts.Service.Namespace, "namespace", "", "namespace of the Service (required)")
-	flags.StringVar(&opts.Dir, "out", "", "directory for the certificates, made if missing (required)")
-	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain, "DNS domain of the cluster")
-	flags.StringArrayVar(&dns, "dns", nil, "more DNS names for the serving certificate, with commas or repeated")
-	flags.StringArrayVar(&ips, "ip", nil, "IP addresses for the serving certificate, with commas or repeated")
-	flags.BoolVar(&opts.AllowNewCA, "allow-new-ca", false, "replace a CA that cannot be used; the old one is moved aside")
+	cmd.Flags().AddFlagSet(names)
+	cmd.Flags().AddFlagSet(issue)
+	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false, "replace a CA that cannot be used; the old one is moved aside")
+	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "print what would be done and write nothing")
+	addConfigFlag(cmd, &configFile)
 	addOutputFlag(cmd, &format)
 	return cmd
 }
 
-// splitCommas keeps empty values, which pflag's own lists drop, so that a variable that was not set is noticed.
-func splitCommas(values []string) []string {
-	var out []string
-	for _, v := range values {
-		out = append(out, strings.Split(v, ",")...)
+func initLong() string {
+	return `Make the certificates of the API server behind a Service, or bring those in a directory up to date.
+
+` + pairTable() + `
+
+Certificate and key of a directory change together: tls.crt and tls.key are links to the current version, and servers
+that watch them reload by themselves; konnectivity does not. Keep the CA directories away from pods and, if you can, off
+line: a missing CA key does no harm until a leaf is due, and certgen request gets one signed elsewhere.
+
+Run it again at any time, for instance each day. What is valid, has the right names and usages, fits its key and its
+CA and has a third of its life left is kept. Leaves are made anew otherwise; they last 90 days, those of konnectivity
+365. CAs last 5 years. An expired CA is replaced. Any other CA that cannot be used is a reason to refuse, unless
+--allow-new-ca is given: a new CA is trusted nowhere at first.
+
+A file given with --config holds flags by their names, such as "dns: [a.example.com]"; flags on the command line win.`
+}
+
+// pairTable lists the directories for the help, set by set.
+func pairTable() string {
+	var out strings.Builder
+	set := ""
+	for _, pair := range certs.Pairs() {
+		if pair.Set != set {
+			set = pair.Set
+			switch set {
+			case "serving":
+				out.WriteString("Always:\n")
+			case certs.SetFrontProxy:
+				out.WriteString("\nUnless --with leaves it out:\n")
+			default:
+				fmt.Fprintf(&out, "\nWith --with %s:\n", set)
+			}
+		}
+		files := "{tls.crt,tls.key,ca.crt}"
+		if pair.CA {
+			files = "{tls.crt,tls.key}"
+		}
+		fmt.Fprintf(&out, "  %-62s %s\n", "DIR/"+pair.Dir+"/"+files, pair.About)
 	}
-	return out
+	return strings.TrimSpace(out.String())
 }

@@ -23,7 +23,8 @@ the key beside a certificate is its own. Keys are read for that and never shown.
 In a directory, and all below it, files named *.crt, *.cert, *.cer, *.pem and *.key are read. Chains are made from all
 certificates seen, and from ca.crt beside each file.
 
-The exit code is 1 when a certificate has expired or has not begun, a key does not match or a file cannot be read.`,
+The exit code is 1 when a certificate has expired or has not begun, a key does not match or a file cannot be read. CAs in
+directories *.old-TIME, into which replaced ones are moved, may have expired.`,
 		Example: `  certgen inspect pki
   certgen inspect /etc/kubernetes/pki/front-proxy-client.crt
   certgen inspect pki -o json | jq '.files[].certificates[]? | {subject, daysLeft}'`,

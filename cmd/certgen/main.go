@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certgen makes and inspects the certificates of an extension API server. It parses flags and prints what
-// pkg/certs did; the rules of its output are:
+// Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster and
+// checks what runs there. It parses flags and prints what pkg/certs, pkg/manifest and pkg/rotation did; the rules of its output are:
 //
-//   - standard output holds the result, as text or JSON, and never a private key;
-//   - standard error holds errors only, one line each, beginning with "certgen:";
-//   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage.
+//   - standard output holds the result, as text or JSON, and a private key only with emit secret --to-stdout;
+//   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";
+//   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage, 3 for a rotation that is blocked.
 package main
 
 import (
@@ -22,10 +22,14 @@ import (
 
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/rotation"
 )
 
-// exitFinding is the exit code of a finding or a refusal.
-const exitFinding = 1
+// The exit codes besides 0 and usage.ExitCode.
+const (
+	exitFinding = 1 // a finding or a refusal
+	exitBlocked = 3 // a rotation stopped in a safe state and needs a person
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,6 +54,8 @@ func run(ctx context.Context, args []string, env environment) int {
 	code := exitFinding
 	if _, ok := errors.AsType[*usage.Error](err); ok {
 		code = usage.ExitCode
+	} else if _, ok := errors.AsType[*rotation.BlockedError](err); ok {
+		code = exitBlocked
 	}
 	for _, e := range certs.Flatten(err) {
 		text := e.Error()
@@ -67,21 +73,35 @@ func run(ctx context.Context, args []string, env environment) int {
 func newCommand(env environment, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certgen",
-		Short: "Make and inspect the certificates of an extension API server",
-		Long: `Make and inspect the certificates of an extension API server: the serving certificate that kube-apiserver
-verifies, the client certificate with which kube-apiserver passes users on (front proxy), and their CAs.
+		Short: "Make, check, apply and rotate the certificates of an extension API server",
+		Long: `Make, check, apply and rotate the certificates of an extension API server: the serving certificate that kube-apiserver
+verifies, the client certificate with which kube-apiserver passes users on (front proxy), those of konnectivity, and
+their CAs; also requests for CAs whose key is elsewhere, and users' kubeconfigs.
 
 Exit codes:
   0  all is well
   1  a finding or a refusal; standard error says what was expected, what was found and what to do
-  2  wrong usage; nothing was read or written
+  2  wrong usage, or a path that does not exist; nothing was written
+  3  a rotation stopped in a safe state and needs a person
 
-Results go to standard output, errors to standard error. Private keys are only ever written to files of mode 0600.`,
+Results go to standard output, errors to standard error. Private keys are only ever written to files of mode 0600,
+and to standard output when emit secret --to-stdout asks for it.`,
 		Example: `  # All certificates of the API server behind the Service widgets in the namespace demo
   certgen init --service widgets --namespace demo --out pki
 
   # What is in them, and is it still valid
-  certgen inspect pki`,
+  certgen inspect pki
+
+  # Will kube-apiserver and the API server accept them, and when do they end
+  certgen verify pki
+  certgen check-expiration pki
+
+  # Into the cluster, and what does it serve and trust now
+  certgen apply --from pki --service widgets --namespace demo --secret widgets-serving
+  certgen doctor --service widgets --namespace demo --from pki
+
+  # Replace the CA of the running cluster, each step seen before the next
+  certgen rotate serving-ca --dir pki --service widgets --namespace demo`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          usage.NoCommand,
@@ -92,6 +112,11 @@ Results go to standard output, errors to standard error. Private keys are only e
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.SetArgs(args)
 	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
-	cmd.AddCommand(newInitCommand(env), newInspectCommand(env), newVersionCommand(env))
+	cmd.AddCommand(
+		newInitCommand(env), newRequestCommand(env), newAcceptCommand(env), newSignCommand(env), newKubeconfigCommand(env),
+		newInspectCommand(env), newVerifyCommand(env), newVerifyKonnectivityCommand(env), newCheckExpirationCommand(env), newEmitCommand(env),
+		newApplyCommand(env), newDoctorCommand(env), newRotateCommand(env), newRenewCommand(env), newMaintainCommand(env),
+		newVersionCommand(env),
+	)
 	return cmd
 }

@@ -19,24 +19,53 @@ func line(w io.Writer, label, value string) {
 }
 
 func printReport(w io.Writer, r *certs.InitReport) {
-	for _, item := range r.Items {
-		c := item.Certificate
-		fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
-		line(w, "why", item.Reason)
-		if item.TrustChanged {
-			line(w, "TRUST", "changed: this CA took the place of another")
-		}
-		line(w, "subject", c.Subject)
-		line(w, "names", names(c))
-		line(w, "may sign", c.NameConstraints)
-		line(w, "until", until(c))
-		line(w, "sha256", c.SHA256)
-		for _, note := range item.Notes {
-			line(w, "note", note)
-		}
+	if r.DryRun {
+		fmt.Fprint(w, "Dry run: nothing was written. This is what would be done; serial numbers, fingerprints and names of new CAs would differ.\n\n")
 	}
+	for _, item := range r.Items {
+		printItem(w, item)
+	}
+	printNext(w, r.Next)
+}
+
+func printIssued(w io.Writer, r *certs.IssueReport) {
+	printItem(w, r.Item)
+	printNext(w, r.Next)
+}
+
+func printItem(w io.Writer, item certs.Item) {
+	c := item.Certificate
+	fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
+	line(w, "why", item.Reason)
+	if item.TrustChanged {
+		line(w, "TRUST", "changed: this CA took the place of another")
+	}
+	line(w, "subject", c.Subject)
+	line(w, "names", names(c))
+	line(w, "may sign", c.NameConstraints)
+	line(w, "until", until(c))
+	line(w, "sha256", c.SHA256)
+	for _, note := range item.Notes {
+		line(w, "note", note)
+	}
+}
+
+func printRequest(w io.Writer, r *certs.RequestReport) {
+	fmt.Fprintf(w, "%-9s %s\n", r.Action, r.Path)
+	line(w, "why", r.Reason)
+	line(w, "subject", r.Subject)
+	line(w, "names", names(certs.CertificateInfo{DNSNames: r.DNSNames, IPAddresses: r.IPAddresses}))
+	line(w, "usage", r.ExtKeyUsage)
+	line(w, "key type", r.KeyType)
+	for _, note := range r.Notes {
+		line(w, "note", note)
+	}
+	printNext(w, r.Next)
+}
+
+func printNext(w io.Writer, commands []string) {
 	fmt.Fprintln(w, "\nnext")
-	for _, command := range r.Next {
+	for _, command := range commands {
 		fmt.Fprintln(w, "  "+command)
 	}
 }
@@ -47,6 +76,9 @@ func printInspection(w io.Writer, r *certs.Inspection) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintln(w, f.Path)
+		if f.Aside {
+			line(w, "note", "of a CA that was replaced and moved aside; its end is no finding")
+		}
 		for n, c := range f.Certificates {
 			line(w, "certificate", fmt.Sprintf("%d of %d", n+1, len(f.Certificates)))
 			printCertificate(w, c)

@@ -7,79 +7,120 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
-// apply does what was planned, the CA before its leaf: a run that stops in between leaves a leaf of another CA, which
-// the next run replaces, and never a leaf without its CA.
-func (c *chain) apply() ([]Item, error) {
-	ca := &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, now: c.newCA.Now}
-	if c.caDecision.action != Kept {
+// issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.
+func (c *chain) issue() error {
+	if err := c.issueCA(); err != nil {
+		return err
+	}
+	for _, l := range c.leaves {
+		if l.decision.action == Kept {
+			continue
+		}
 		var err error
-		if ca, err = c.replaceCA(); err != nil {
-			return nil, err
+		if l.decision.reuse {
+			l.pair, err = newKeyPair(l.cert, l.key)
+		} else {
+			l.pair, err = c.ca.issuer.issue(l.want)
 		}
-	}
-	leaf := c.leaf.cert
-	if c.leafDecision.action != Kept {
-		pair, err := c.writeLeaf(ca)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		leaf = pair.Certificate
+		if l.pair.Certificate.NotAfter.Equal(c.ca.issuer.Certificate.NotAfter) {
+			l.decision.note("it ends with its CA: rotate the CA before that")
+		}
+		// The CAs that are in the bundle already may be there for a rotation.
+		if l.trust = l.bundle.Merge(c.now, c.ca.issuer.Certificate); len(l.trust) > 1 {
+			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted", BundleFile, len(l.trust))
+		}
 	}
-	if leaf.NotAfter.Equal(ca.Certificate.NotAfter) && c.leafDecision.action != Kept {
-		c.leafDecision.notes = append(c.leafDecision.notes, "it ends with its CA: rotate the CA before that")
-	}
-	return []Item{
-		newItem(&c.ca, c.caDecision, ca.Certificate, c.now),
-		newItem(&c.leaf, c.leafDecision, leaf, c.now),
-	}, nil
+	return nil
 }
 
-// replaceCA makes the CA. One that was there is moved aside with its key, since it may yet be needed: to go back to
-// it, or to repair it.
-func (c *chain) replaceCA() (*CA, error) {
-	ca, err := NewCA(c.newCA)
-	if err != nil {
-		return nil, err
+func (c *chain) issueCA() (err error) {
+	if c.ca.decision.action == Kept {
+		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, now: func() time.Time { return c.now }}
+		return nil
+	}
+	if c.ca.issuer, err = NewCA(c.ca.options); err != nil {
+		return err
 	}
 	if c.ca.certSeen || c.ca.keySeen {
-		aside := c.ca.path + ".old-" + c.now.UTC().Format("20060102T150405Z")
-		if err := os.Rename(c.ca.path, aside); err != nil {
-			return nil, fmt.Errorf("move old CA aside: %w", err)
-		}
-		if err := syncDir(filepath.Dir(aside)); err != nil {
-			return nil, err
-		}
-		c.caDecision.notes = append(c.caDecision.notes, "the old one is in "+aside+"; delete it when nothing trusts it any more")
+		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", c.aside())
 	}
-	if c.caDecision.action == Replaced {
-		c.caDecision.notes = append(c.caDecision.notes,
-			"whatever trusts only the old CA refuses the new "+c.leaf.name+" certificate until it gets "+c.leaf.file(BundleFile))
+	if c.ca.decision.action == Replaced {
+		for _, l := range c.leaves {
+			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s", l.name, l.file(BundleFile))
+		}
 	}
-	return ca, ca.Write(c.ca.path, nil)
+	return nil
 }
 
-// writeLeaf issues the leaf, or takes the one that is there, and writes it with the CAs to trust: its own and those
-// already in the bundle, which may be there for a rotation.
-func (c *chain) writeLeaf(ca *CA) (*KeyPair, error) {
-	var pair *KeyPair
-	var err error
-	if c.leafDecision.reuse {
-		pair, err = newKeyPair(c.leaf.cert, c.leaf.key)
-	} else {
-		pair, err = ca.issue(c.want, 0)
+// aside is where an old CA goes with its key, since it may yet be needed: to go back to it, or to repair it.
+func (c *chain) aside() string { return AsideDir(c.ca.path, c.now) }
+
+const asideTime = "20060102T150405Z"
+
+var asideName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
+
+// AsideDir is where the CA in dir goes when it is replaced at now: whoever still trusts it may need it.
+func AsideDir(dir string, now time.Time) string { return dir + ".old-" + now.UTC().Format(asideTime) }
+
+// IsAside tells by its name whether dir holds a CA that was replaced.
+func IsAside(dir string) bool { return asideName.MatchString(dir) }
+
+// store writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
+// the next run replaces, and never a leaf without its CA. It also completes what an earlier run left half done.
+func (c *chain) store() error {
+	if err := c.storeCA(); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, err
+	for _, l := range c.leaves {
+		store := func() error { return repairLinks(l.path) }
+		if l.pair != nil {
+			store = func() error { return l.pair.Write(l.path, l.trust) }
+		}
+		if err := store(); err != nil {
+			return err
+		}
 	}
-	bundle := c.leaf.bundle.Merge(c.now, ca.Certificate)
-	if len(bundle) > 1 {
-		c.leafDecision.notes = append(c.leafDecision.notes,
-			fmt.Sprintf("%s holds %d CAs, so that what an older one signed stays accepted", BundleFile, len(bundle)))
+	return nil
+}
+
+func (c *chain) storeCA() error {
+	if c.ca.decision.action == Kept {
+		return repairLinks(c.ca.path)
 	}
-	return pair, pair.Write(c.leaf.path, bundle)
+	if c.ca.certSeen || c.ca.keySeen {
+		if err := os.Rename(c.ca.path, c.aside()); err != nil {
+			return fmt.Errorf("move old CA aside: %w", err)
+		}
+		if err := syncDir(filepath.Dir(c.ca.path)); err != nil {
+			return err
+		}
+	}
+	return c.ca.issuer.Write(c.ca.path, nil)
+}
+
+// items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
+func (c *chain) items(dryRun bool) []Item {
+	out := []Item{newItem(&c.ca.pairDir, c.ca.decision, c.ca.issuer.Certificate, c.now)}
+	for _, l := range c.leaves {
+		cert := l.cert
+		if l.pair != nil {
+			cert = l.pair.Certificate
+		}
+		out = append(out, newItem(&l.pairDir, l.decision, cert, c.now))
+	}
+	for i := range out {
+		if d := &out[i]; dryRun && d.Action != Kept {
+			d.Certificate.Serial, d.Certificate.SHA256, d.Certificate.SubjectKeyID, d.Certificate.AuthorityKeyID = "", "", "", ""
+		}
+	}
+	return out
 }
 
 func newItem(dir *pairDir, d decision, cert *x509.Certificate, now time.Time) Item {
@@ -87,6 +128,6 @@ func newItem(dir *pairDir, d decision, cert *x509.Certificate, now time.Time) It
 		Name: dir.name, Path: dir.path, Action: d.action, Reason: d.reason, Notes: d.notes,
 		// Only a CA's decision can change trust, and only by replacing it.
 		TrustChanged: cert.IsCA && d.action == Replaced,
-		Certificate:  describe(cert, now),
+		Certificate:  Describe(cert, now),
 	}
 }

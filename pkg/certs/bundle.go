@@ -18,8 +18,9 @@ type Bundle []*x509.Certificate
 // pemBegin is in the first line of every PEM block, whole or damaged.
 var pemBegin = []byte("-----BEGIN ")
 
-// ParseBundle reads PEM that holds certificates and nothing else: at least one, no other block type, no text after
-// the last block. It is strict because readers differ: some skip a bad block and some refuse the whole file.
+// ParseBundle reads PEM that holds certificates and nothing else: at least one, no other block type, no headers in a
+// block, no text after the last one. It is strict because readers differ: some skip a bad block and some refuse the
+// whole file. A block with headers is loaded by crypto/tls, skipped by crypto/x509 and client-go, refused by OpenSSL.
 // Text before a block, as OpenSSL writes it, is allowed; so are CRLF line ends.
 func ParseBundle(data []byte) (Bundle, error) {
 	var b Bundle
@@ -31,6 +32,10 @@ func ParseBundle(data []byte) (Bundle, error) {
 		}
 		if block.Type != blockCertificate {
 			return nil, fmt.Errorf("parse certificates: expected only PEM blocks CERTIFICATE, found %q", block.Type)
+		}
+		if len(block.Headers) > 0 {
+			return nil, fmt.Errorf("parse certificate %d: expected a PEM block without headers, found some; servers load it, "+
+				"readers of CAs skip it, OpenSSL refuses it; take the headers out", len(b)+1)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

@@ -4,7 +4,10 @@ package certs
 
 import (
 	"bytes"
+	"crypto/tls"
 	"crypto/x509"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -31,6 +34,8 @@ func TestParseBundle(t *testing.T) {
 		"damaged in between":  {damaged, 0, "damaged PEM block beside 1 good"},
 		"text at the end":     {append(bytes.Clone(two), "what is this"...), 0, "text after certificate 2"},
 		"not a certificate":   {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), 0, "parse certificate 1"},
+		"headers":             {append(bytes.Clone(a.CertPEM), withHeader(b.CertPEM)...), 0, "parse certificate 2: expected a PEM block without headers"},
+		"OpenSSL's own":       {bytes.ReplaceAll(a.CertPEM, []byte(" CERT"), []byte(" TRUSTED CERT")), 0, `found "TRUSTED CERTIFICATE"`},
 		"certificate request": {[]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"), 0, `found "CERTIFICATE REQUEST"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,6 +48,27 @@ func TestParseBundle(t *testing.T) {
 				t.Errorf("got %d certificates, %v; want %d", len(got), err, tc.want)
 			}
 		})
+	}
+}
+
+// TestHeadersAreReadDifferently is why ParseBundle and ParsePrivateKey refuse headers.
+func TestHeadersAreReadDifferently(t *testing.T) {
+	leaf := issueServing(t, newServingCA(t), "a.b.svc")
+	cert, key := withHeader(leaf.CertPEM), withHeader(leaf.KeyPEM)
+	if _, err := tls.X509KeyPair(cert, key); err != nil {
+		t.Errorf("crypto/tls: got %v, want the pair loaded", err)
+	}
+	if x509.NewCertPool().AppendCertsFromPEM(cert) {
+		t.Error("crypto/x509: got a certificate, want none")
+	}
+	for command, data := range map[string][]byte{"x509": cert, "pkey": key} {
+		path := filepath.Join(t.TempDir(), "file.pem")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := openssl(t, command, "-in", path, "-noout"); err == nil {
+			t.Errorf("openssl %s: got no error, want the file refused: %s", command, out)
+		}
 	}
 }
 

@@ -32,16 +32,20 @@ type CAOptions struct {
 	// Usage is what the CA's leaves may be used for: x509.ExtKeyUsageServerAuth or x509.ExtKeyUsageClientAuth.
 	// Verifiers apply it to the whole chain, so a serving CA cannot make a client certificate that anyone accepts.
 	Usage x509.ExtKeyUsage
+	// MutualTLS adds the other of the two usages, for a CA that both ends of a connection come from, as konnectivity
+	// wants it. Each leaf still has one.
+	MutualTLS bool
 	// PermittedDNS and PermittedIPs limit the names of a serving CA's leaves; with PermittedDNS alone, IP addresses
 	// are excluded altogether. Both empty means no limit.
 	PermittedDNS, PermittedIPs []string
 	// Lifetime counts from now; 0 means CALifetime.
 	Lifetime time.Duration
+	KeyType  KeyType // empty means ECDSAP256
 	// Now is the clock; nil means time.Now. The CA keeps it for the leaves that it issues.
 	Now func() time.Time
 }
 
-// CA signs leaves. It has the least power that its leaves need: one extended key usage, no CAs below it, and for a
+// CA signs leaves. It has the least power that its leaves need: their extended key usages, no CAs below it, and for a
 // serving CA only the names that it was made for, if they were given.
 type CA struct {
 	KeyPair
@@ -55,11 +59,15 @@ func NewCA(opts CAOptions) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := NewKey()
+	key, err := newKey(s.keyType)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := sign(s, key, nil)
+	request, err := newRequest(s, key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := sign(s, request, KeyPair{Key: key})
 	if err != nil {
 		return nil, fmt.Errorf("make CA %s: %w", opts.Name, err)
 	}
@@ -79,6 +87,11 @@ func ParseCA(certPEM, keyPEM []byte, now func() time.Time) (*CA, error) {
 	}
 	ca := &CA{KeyPair: *pair, now: clock(now)}
 	return ca, ca.mayIssue(x509.ExtKeyUsageAny, ca.now())
+}
+
+// usages are the extended key usages of the CA, and of its leaves between them.
+func (o CAOptions) usages() []x509.ExtKeyUsage {
+	return spec{isCA: true, usage: o.Usage, mutual: o.MutualTLS}.extKeyUsages()
 }
 
 func (o CAOptions) spec(now time.Time) (spec, error) {
@@ -101,12 +114,12 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","), "expected none for a client CA; DNS constraints say nothing about user names"})
 	}
 	lifetime, err := checkLifetime(o.Lifetime, CALifetime, 0)
-	errs = append(errs, err)
+	errs = append(errs, err, o.KeyType.validate())
 	if err := errors.Join(errs...); err != nil {
 		return spec{}, err
 	}
 	s := spec{
-		commonName: generationName(o.Name, now), isCA: true, usage: o.Usage,
+		commonName: generationName(o.Name, now), isCA: true, usage: o.Usage, mutual: o.MutualTLS, keyType: o.KeyType,
 		notBefore: now.Add(-backdate), notAfter: now.Add(lifetime),
 	}
 	if len(dns) > 0 {
@@ -135,9 +148,18 @@ func checkLifetime(lifetime, standard, limit time.Duration) (time.Duration, erro
 		return 0, &InvalidError{"lifetime", lifetime.String(), "expected at least one second"}
 	}
 	if limit > 0 && lifetime > limit {
-		return 0, &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; renew more often instead", limit)}
+		return 0, &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
+			"renew more often instead, or allow it with --allow-long-lived", limit)}
 	}
 	return lifetime, nil
+}
+
+// leafLimit is the longest life of a leaf; 0 means none.
+func leafLimit(allowLongLived bool) time.Duration {
+	if allowLongLived {
+		return 0
+	}
+	return MaxLeafLifetime
 }
 
 func clock(now func() time.Time) func() time.Time {

@@ -35,8 +35,8 @@ type CertificateInfo struct {
 	AuthorityKeyID     string    `json:"authorityKeyID,omitempty"`
 }
 
-// describe reads cert at the moment now.
-func describe(cert *x509.Certificate, now time.Time) CertificateInfo {
+// Describe reads cert at the moment now.
+func Describe(cert *x509.Certificate, now time.Time) CertificateInfo {
 	// Certificates know whole seconds only; without this a new one would have a day less than it was asked for.
 	left := cert.NotAfter.Sub(now.Truncate(time.Second))
 	info := CertificateInfo{

@@ -3,7 +3,6 @@
 package certs
 
 import (
-	"crypto"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
@@ -24,28 +23,24 @@ const profileName = "certs"
 // says is in the errors that its functions return.
 func init() { log.Level = log.LevelFatal }
 
-// sign has cfssl sign key's certificate as s asks. A nil issuer makes a root that signs itself. This file is all that
-// knows cfssl; another signer needs only this function, since the result is compared with s whoever made it.
-func sign(s spec, key crypto.Signer, issuer *KeyPair) (*x509.Certificate, error) {
+// sign has cfssl sign the key in the request as s asks, and takes nothing else from the request. An issuer without a
+// certificate makes a root of the issuer's own key. This file is all that knows cfssl; another signer needs only this
+// function, since the result is compared with s whoever made it.
+func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certificate, error) {
 	policy, err := policyFor(s)
 	if err != nil {
 		return nil, err
 	}
-	var issuerCert *x509.Certificate
-	issuerKey := key
-	if issuer != nil {
-		issuerCert, issuerKey = issuer.Certificate, issuer.Key
-	}
 	// One signer per signature: for a root, cfssl's signer stores the new certificate in itself.
-	cfssl, err := local.NewSigner(issuerKey, issuerCert, signer.DefaultSigAlgo(issuerKey), policy)
+	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policy)
 	if err != nil {
 		return nil, fmt.Errorf("make cfssl signer: %w", err)
 	}
-	request, err := requestFor(s, key)
+	order, err := orderFor(s, request)
 	if err != nil {
 		return nil, err
 	}
-	certPEM, err := cfssl.Sign(*request)
+	certPEM, err := cfssl.Sign(*order)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate: %w", err)
 	}
@@ -53,10 +48,11 @@ func sign(s spec, key crypto.Signer, issuer *KeyPair) (*x509.Certificate, error)
 	if err != nil {
 		return nil, err
 	}
+	issuerCert := issuer.Certificate
 	if issuerCert == nil {
 		issuerCert = cert
 	}
-	return cert, s.checkIssued(cert, issuerCert, key.Public())
+	return cert, s.checkIssued(cert, issuerCert, request.PublicKey)
 }
 
 // policyFor makes the one profile that s needs.
@@ -74,9 +70,9 @@ func policyFor(s spec) (*config.Signing, error) {
 		profile.ExtensionWhitelist = map[string]bool{oidNameConstraints.String(): true}
 	}
 	// cfssl ignores the usages that it does not know, and signs with those that are left.
-	if ku, eku, unknown := profile.Usages(); len(unknown) > 0 || ku != s.keyUsage() || !slices.Equal(eku, []x509.ExtKeyUsage{s.usage}) {
+	if ku, eku, unknown := profile.Usages(); len(unknown) > 0 || ku != s.keyUsage() || !slices.Equal(eku, s.extKeyUsages()) {
 		return nil, fmt.Errorf("make cfssl profile: usages %q do not say %s and %s", profile.Usage,
-			keyUsageNames(s.keyUsage()), extKeyUsageNames([]x509.ExtKeyUsage{s.usage}, nil))
+			keyUsageNames(s.keyUsage()), extKeyUsageNames(s.extKeyUsages(), nil))
 	}
 	return &config.Signing{
 		Profiles: map[string]*config.SigningProfile{profileName: profile},
@@ -98,26 +94,25 @@ func cfsslUsages(s spec) []string {
 	if s.isCA {
 		out = []string{"cert sign", "crl sign"}
 	}
-	switch s.usage {
-	case x509.ExtKeyUsageServerAuth:
-		out = append(out, "server auth")
-	case x509.ExtKeyUsageClientAuth:
-		out = append(out, "client auth")
+	for _, usage := range s.extKeyUsages() {
+		switch usage {
+		case x509.ExtKeyUsageServerAuth:
+			out = append(out, "server auth")
+		case x509.ExtKeyUsageClientAuth:
+			out = append(out, "client auth")
+		}
 	}
 	return out
 }
 
-func requestFor(s spec, key crypto.Signer) (*signer.SignRequest, error) {
-	csrPEM, err := csr.Generate(key, &csr.CertificateRequest{CN: s.commonName})
-	if err != nil {
-		return nil, fmt.Errorf("make certificate request: %w", err)
-	}
+// orderFor says to cfssl what is in s; all that comes from the request is its key.
+func orderFor(s spec, request *x509.CertificateRequest) (*signer.SignRequest, error) {
 	subject := &signer.Subject{CN: s.commonName}
 	for _, group := range s.groups {
 		subject.Names = append(subject.Names, csr.Name{O: group})
 	}
-	request := &signer.SignRequest{
-		Request: string(csrPEM),
+	order := &signer.SignRequest{
+		Request: string(encodeRequest(request)),
 		Profile: profileName,
 		Subject: subject,
 		// Never nil: nil would let the names of the CSR through. cfssl guesses the kind of each entry, which
@@ -132,9 +127,9 @@ func requestFor(s spec, key crypto.Signer) (*signer.SignRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		request.Extensions = []signer.Extension{{
+		order.Extensions = []signer.Extension{{
 			ID: config.OID(oidNameConstraints), Critical: true, Value: hex.EncodeToString(der),
 		}}
 	}
-	return request, nil
+	return order, nil
 }

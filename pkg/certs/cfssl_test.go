@@ -4,14 +4,14 @@ package certs
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/pem"
 	stdlog "log"
 	"math/big"
-	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +24,20 @@ func leafSpec(names ...string) spec {
 		commonName: "leaf", dnsNames: names, usage: x509.ExtKeyUsageServerAuth,
 		notBefore: epoch.Add(-time.Hour), notAfter: epoch.Add(time.Hour),
 	}
+}
+
+// plainRequest asks for nothing.
+func plainRequest(t *testing.T) *x509.CertificateRequest {
+	t.Helper()
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := newRequest(spec{isCA: true}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
 }
 
 // rawSigner is cfssl with our policy, without what sign does around it.
@@ -40,13 +54,88 @@ func rawSigner(t *testing.T, ca *CA, s spec) *local.Signer {
 	return cfssl
 }
 
-// cfssl takes a name with a port for a URI and says nothing; the certificate then has no name that any client asks for.
-func TestGuessedNameIsCaught(t *testing.T) {
-	ca := newServingCA(t)
-	key, err := NewKey()
+// cfssl signs with its default profile when it does not know a name. Ours cannot sign anything.
+func unknownProfileSignsNothing(t *testing.T) {
+	ca, s := newServingCA(t), leafSpec("a.b.svc")
+	order, err := orderFor(s, plainRequest(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, profile := range []string{"", "default", "Certs", "server"} {
+		order.Profile = profile
+		if out, err := rawSigner(t, ca, s).Sign(*order); err == nil {
+			t.Errorf("profile %q signed %s", profile, out)
+		}
+	}
+}
+
+func unknownUsageIsRefused(t *testing.T) {
+	s := leafSpec("a.b.svc")
+	s.usage = x509.ExtKeyUsageCodeSigning
+	_, err := policyFor(s)
+	wantError(t, err, "do not say")
+}
+
+// A default profile that is missing or has no expiry makes cfssl refuse the policy; a lint level makes it fail.
+func policyIsValid(t *testing.T) {
+	for _, s := range []spec{leafSpec("a.b.svc"), {isCA: true, usage: x509.ExtKeyUsageClientAuth}, {isCA: true, mutual: true, usage: x509.ExtKeyUsageClientAuth}} {
+		policy, err := policyFor(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !policy.Valid() || policy.Default.LintErrLevel != 0 || policy.Profiles[profileName].LintErrLevel != 0 {
+			t.Errorf("got the policy %+v, want one that cfssl takes, without linting", policy)
+		}
+	}
+}
+
+// To the second, whatever the profiles of cfssl round and default.
+func timesAreExact(t *testing.T) {
+	now := time.Date(2026, 11, 21, 6, 30, 31, 999, time.UTC)
+	ca := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: at(now)})
+	leaf, err := ca.IssueServing(ServingOptions{DNSNames: []string{"a.b.svc"}, Lifetime: 90*time.Minute + time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, until := now.Truncate(time.Second).Add(-time.Hour), now.Truncate(time.Second).Add(90*time.Minute+time.Second)
+	if c := leaf.Certificate; !c.NotBefore.Equal(from) || !c.NotAfter.Equal(until) {
+		t.Errorf("valid %s to %s, want %s to %s", c.NotBefore, c.NotAfter, from, until)
+	}
+}
+
+func lifeOfCAIsTheOptions(t *testing.T) {
+	ca := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Lifetime: 100 * day})
+	if want := epoch.Add(100 * day); !ca.Certificate.NotAfter.Equal(want) {
+		t.Errorf("the CA ends %s, want %s", ca.Certificate.NotAfter, want)
+	}
+}
+
+// There is no renewal: what takes the place of a CA differs in subject, serial, key and key identifier, and has all of
+// the extensions.
+func renewedCAIsANewOne(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	old, err := parseCertificate(readPEM(t, dir, ServingCADir, CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustInit(t, initOptions(dir, epoch.Add(CALifetime+time.Second)))
+	fresh, err := parseCertificate(readPEM(t, dir, ServingCADir, CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old.Subject.String() == fresh.Subject.String() || old.SerialNumber.Cmp(fresh.SerialNumber) == 0 ||
+		samePublicKey(old.PublicKey, fresh.PublicKey) || bytes.Equal(old.SubjectKeyId, fresh.SubjectKeyId) {
+		t.Errorf("the new CA %s shares subject, serial, key or key identifier with the old one", fresh.Subject)
+	}
+	if constraintsOf(fresh) != constraintsOf(old) || len(fresh.Extensions) != len(old.Extensions) {
+		t.Errorf("the new CA has %d extensions and may sign %s, want %d and %s", len(fresh.Extensions), constraintsOf(fresh), len(old.Extensions), constraintsOf(old))
+	}
+}
+
+// cfssl takes a name with a port for a URI and says nothing; the certificate then has no name that any client asks for.
+func guessedNameIsCaught(t *testing.T) {
+	ca := newServingCA(t)
 	for name, want := range map[string]string{
 		"a.b.svc:443":   "URIs: expected [], found [a.b.svc:443]",
 		"*":             "URIs: expected [], found [*]",
@@ -57,96 +146,70 @@ func TestGuessedNameIsCaught(t *testing.T) {
 		"<a@a.b.svc>":   "email addresses: expected [], found [a@a.b.svc]",
 		"localhost:080": "URIs: expected [], found [localhost:080]",
 	} {
-		_, err := sign(leafSpec(name), key, &ca.KeyPair)
+		_, err := sign(leafSpec(name), plainRequest(t), ca.KeyPair)
 		wantError(t, err, want)
 	}
-}
-
-// cfssl signs with its default profile when it does not know a name. Ours cannot sign anything.
-func TestUnknownProfileSignsNothing(t *testing.T) {
-	ca, s := newServingCA(t), leafSpec("a.b.svc")
-	key, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := requestFor(s, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, profile := range []string{"", "default", "Certs", "server"} {
-		request.Profile = profile
-		if out, err := rawSigner(t, ca, s).Sign(*request); err == nil {
-			t.Errorf("profile %q signed %s", profile, out)
+	// These stay DNS names, so that nothing differs afterwards: they must not get so far.
+	for _, name := range []string{"", "10.0.0.0/24", "[::1]", "10.0.0.1:443"} {
+		if _, err := ca.IssueServing(ServingOptions{DNSNames: []string{name}}); err == nil {
+			t.Errorf("the name %q was signed", name)
 		}
 	}
 }
 
-func TestUsageWithoutProfileIsRefused(t *testing.T) {
-	s := leafSpec("a.b.svc")
-	s.usage = x509.ExtKeyUsageCodeSigning
-	_, err := policyFor(s)
-	wantError(t, err, "do not say")
-}
-
-// A CSR must not bring anything but its key: in cfssl v1.6 its extensions can override usages, names and CA.
-func TestCSRBringsOnlyItsKey(t *testing.T) {
-	ca, s := newServingCA(t), leafSpec("a.b.svc")
-	key, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	isCA, err := asn1.Marshal(struct{ IsCA bool }{true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	clientAuth, err := asn1.Marshal([]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	csrDER, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject:        pkix.Name{CommonName: "evil", Organization: []string{"system:masters"}},
-		DNSNames:       []string{"kubernetes.default.svc"},
-		EmailAddresses: []string{"a@b.example"},
-		URIs:           []*url.URL{{Scheme: "spiffe", Host: "evil"}},
-		ExtraExtensions: []pkix.Extension{
-			{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: isCA},
-			{Id: asn1.ObjectIdentifier{2, 5, 29, 37}, Value: clientAuth},
-			{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}},
-		},
-	}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := requestFor(s, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Request = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csrDER}))
-	out, err := rawSigner(t, ca, s).Sign(*request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := parseCertificate(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.checkIssued(cert, ca.Certificate, key.Public()); err != nil {
-		t.Errorf("the request got through: %v", err)
-	}
-}
-
 // cfssl logs each signature to standard error, which is for certgen's errors.
-func TestSignerIsSilent(t *testing.T) {
+func signerIsSilent(t *testing.T) {
 	var out bytes.Buffer
 	defer stdlog.SetOutput(stdlog.Writer())
 	stdlog.SetOutput(&out)
 	issueServing(t, newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{"a.b.svc"}}), "a.b.svc")
-	if _, err := sign(leafSpec("a:b"), newServingCA(t).Key, &newServingCA(t).KeyPair); err == nil {
+	if _, err := sign(leafSpec("a:b"), plainRequest(t), newServingCA(t).KeyPair); err == nil {
 		t.Error("want an error")
 	}
 	if out.Len() > 0 {
 		t.Errorf("signing logged:\n%s", out.String())
 	}
+}
+
+// Roots that are made at the same time do not get into each other's way.
+func rootsAtOnce(t *testing.T) {
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			ca, err := NewCA(CAOptions{Name: "ca", Usage: x509.ExtKeyUsageServerAuth, Now: at(epoch)})
+			if err == nil {
+				err = ca.Certificate.CheckSignatureFrom(ca.Certificate)
+			}
+			if err == nil {
+				_, err = ca.IssueServing(ServingOptions{DNSNames: []string{"a.b.svc"}})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func keysAreEncodedAlike(t *testing.T) {
+	small, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := newKey(ECDSAP384)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []crypto.Signer{small, large} {
+		data, err := EncodePrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if block, rest := pem.Decode(data); block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
+			t.Errorf("%s: got %+v, want one PEM block PRIVATE KEY", keyType(key.Public()), block)
+		}
+	}
+	wantError(t, KeyType("ed25519").validate(), "refuse Ed25519")
 }
 
 // RFC 5280 section 4.1.2.2: positive and at most 20 octets; CA/Browser Forum: at least 64 random bits.

@@ -9,14 +9,29 @@ import (
 	"time"
 )
 
-// chain is a CA and its one leaf: what they must be, what was found, and what is done about it.
+// chain is a CA and its leaves: what they must be, what was found, and what is done about it. Its steps are plan, which
+// reads and decides, issue, which signs in memory, and store, which alone writes.
 type chain struct {
-	now   time.Time
-	newCA CAOptions // for a CA made now
-	want  spec      // what the leaf must be, times excepted
+	now     time.Time
+	ca      authority
+	leaves  []*leaf
+	userCAs Bundle // the CAs of the cluster's users, none of which may be here
+}
 
-	ca, leaf                 pairDir
-	caDecision, leafDecision decision
+type authority struct {
+	pairDir
+	decision decision
+	options  CAOptions // for a CA made now
+	issuer   *CA       // set by issue
+}
+
+type leaf struct {
+	pairDir
+	decision   decision
+	want       spec // what it must be, times excepted
+	afterwards string
+	pair       *KeyPair // set by issue, with trust, unless it is kept
+	trust      Bundle
 }
 
 // decision is what to do about a pair, and why.
@@ -31,153 +46,92 @@ type decision struct {
 // signs is true when the CA's key is needed.
 func (d decision) signs() bool { return d.action != Kept && !d.reuse }
 
+func (d *decision) note(format string, args ...any) {
+	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+}
+
 // RenewAt is when a third of the certificate's life is left: time enough to repair a renewal that does not work.
 func RenewAt(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// plan reads both directories and decides. It changes no certificate and no key.
-func (c *chain) plan(allowNewCA bool) error {
-	for _, d := range []*pairDir{&c.ca, &c.leaf} {
-		if err := d.load(); err != nil {
+// load reads all directories.
+func (c *chain) load() error {
+	if err := c.ca.load(); err != nil {
+		return err
+	}
+	for _, l := range c.leaves {
+		if err := l.load(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// plan reads the directories and decides. It writes nothing.
+func (c *chain) plan(allowNewCA bool) error {
+	if err := c.load(); err != nil {
+		return err
+	}
+	if err := c.checkUserCAs(); err != nil {
+		return err
+	}
 	var refusal *RefusedError
-	if c.caDecision, refusal = c.decideCA(); refusal == nil {
-		c.leafDecision = c.decideLeaf()
-		if c.caDecision.action == Kept && c.ca.key == nil && c.leafDecision.signs() {
-			refusal = &RefusedError{c.ca.file(KeyFile), fmt.Sprintf("expected the CA's key, found none, but %s must be signed anew (%s)",
-				c.leaf.file(CertFile), c.leafDecision.reason)}
-		}
+	if c.ca.decision, refusal = c.decideCA(); refusal == nil {
+		c.decideLeaves()
+		refusal = c.checkKeyNeeded()
 	}
 	if refusal == nil {
 		return nil
 	}
 	if !allowNewCA {
-		refusal.Reason += "; put that right (from a backup?), or allow a new CA with --allow-new-ca, which everything that trusts the old one must then be told of"
+		refusal.OnlyNewCA = true
 		return refusal
 	}
-	c.caDecision = decision{action: Replaced, reason: refusal.Error()}
-	c.leafDecision = c.decideLeaf()
+	c.ca.decision = decision{action: Replaced, reason: refusal.Error()}
+	c.decideLeaves()
 	return nil
 }
 
-// decideCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
-func (c *chain) decideCA() (decision, *RefusedError) {
-	found := &c.ca
-	if !found.certSeen && !found.keySeen {
-		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
-		if c.leaf.cert != nil && !c.now.After(c.leaf.cert.NotAfter) {
-			return decision{}, &RefusedError{found.path, fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
-				c.leaf.file(CertFile), timeText(c.leaf.cert.NotAfter))}
+// checkUserCAs refuses a CA of ours that also signs users. Where it is trusted as the front proxy's CA, or as that of
+// konnectivity's agents, every user's certificate would be trusted too. Keys are compared, since a CA that was signed
+// anew is the same one. A new CA would not help, as long as the old one stays in a bundle.
+func (c *chain) checkUserCAs() error {
+	check := func(file string, ours ...*x509.Certificate) error {
+		for _, cert := range ours {
+			for _, users := range c.userCAs {
+				if cert != nil && samePublicKey(cert.PublicKey, users.PublicKey) {
+					return &RefusedError{Path: file, Reason: fmt.Sprintf("expected a CA of its own, found the key of %s, which signs users (--client-ca); "+
+						"whoever has a user's certificate could pass for any user; move this pair and its leaves away and let certgen make new ones", users.Subject)}
+				}
+			}
 		}
-		return decision{action: Made, reason: "there was none"}, nil
+		return nil
 	}
-	if found.cert != nil && c.now.After(found.cert.NotAfter) {
-		return decision{action: Replaced, reason: "it expired at " + timeText(found.cert.NotAfter)}, nil
+	if err := check(c.ca.file(CertFile), c.ca.cert); err != nil {
+		return err
 	}
-	if refusal := c.checkCA(); refusal != nil {
-		return decision{}, refusal
-	}
-	return decision{action: Kept, reason: "it is valid and may sign what is needed", notes: append(found.notes, c.caNotes()...)}, nil
-}
-
-// checkCA returns why the CA that was found cannot be used, and nil when it can.
-func (c *chain) checkCA() *RefusedError {
-	found := &c.ca
-	cert, key := found.file(CertFile), found.file(KeyFile)
-	switch {
-	case !found.certSeen:
-		return &RefusedError{cert, "expected the certificate of the key beside it, found none"}
-	case found.certErr != nil:
-		return &RefusedError{cert, found.certErr.Error()}
-	case found.keyErr != nil:
-		return &RefusedError{key, found.keyErr.Error()}
-	case found.key != nil && !samePublicKey(found.cert.PublicKey, found.key.Public()):
-		return &RefusedError{key, "expected the key of the certificate beside it, found another"}
-	}
-	if err := checkStrength(found.cert.PublicKey); err != nil {
-		return &RefusedError{cert, err.Error()}
-	}
-	if reason := unusableCA(found.cert, c.want.usage, c.now); reason != "" {
-		return &RefusedError{cert, reason}
-	}
-	if names := forbidden(found.cert, c.want.dnsNames, c.want.ips); len(names) > 0 {
-		return &RefusedError{cert, fmt.Sprintf("expected a CA that may sign %s, found name constraints (%s)",
-			strings.Join(names, ", "), constraintsOf(found.cert))}
+	for _, l := range c.leaves {
+		if err := check(l.file(BundleFile), l.bundle...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// caNotes says where a CA that is kept could be better.
-func (c *chain) caNotes() []string {
-	var notes []string
-	cert := c.ca.cert
-	if c.ca.key == nil {
-		notes = append(notes, "its key is not here; its leaf can only be replaced where the key is")
+// checkKeyNeeded refuses when a leaf must be signed and the CA's key is not here.
+func (c *chain) checkKeyNeeded() *RefusedError {
+	if c.ca.decision.action != Kept || c.ca.key != nil {
+		return nil
 	}
-	if c.now.After(RenewAt(cert)) {
-		notes = append(notes, fmt.Sprintf("less than a third of its life is left (until %s): plan its rotation", timeText(cert.NotAfter)))
-	}
-	if len(cert.ExtKeyUsage) != 1 || cert.ExtKeyUsage[0] != c.want.usage {
-		notes = append(notes, fmt.Sprintf("its extended key usages are %s; %s alone would be enough",
-			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), extKeyUsageNames([]x509.ExtKeyUsage{c.want.usage}, nil)))
-	}
-	if len(c.want.dnsNames) > 0 && len(cert.PermittedDNSDomains) == 0 {
-		notes = append(notes, "it has no name constraints: with its key a certificate for any host can be made")
-	}
-	return notes
-}
-
-// decideLeaf decides about the leaf once it is known what becomes of its CA.
-func (c *chain) decideLeaf() decision {
-	if !c.leaf.certSeen && !c.leaf.keySeen {
-		return decision{action: Made, reason: "there was none"}
-	}
-	if c.caDecision.action != Kept {
-		return decision{action: Replaced, reason: "its CA is new"}
-	}
-	if reason := c.checkLeaf(); reason != "" {
-		return decision{action: Replaced, reason: reason}
-	}
-	ca, leaf, notes := c.ca.cert, c.leaf.cert, c.leaf.notes
-	if c.now.After(RenewAt(leaf)) {
-		if leaf.NotAfter.Before(ca.NotAfter) {
-			return decision{action: Replaced, reason: fmt.Sprintf("less than a third of its life was left (until %s)", timeText(leaf.NotAfter))}
+	var needed []string
+	for _, l := range c.leaves {
+		if l.decision.signs() {
+			needed = append(needed, fmt.Sprintf("%s must be signed anew (%s; certgen request %s asks for it where the key is)", l.file(CertFile), l.decision.reason, l.name))
 		}
-		notes = append(notes, "it is due, but a new one would end no later: it ends with its CA")
 	}
-	if !c.leaf.bundle.Contains(ca) {
-		return decision{action: Replaced, reason: BundleFile + " did not hold its CA; certificate and key stay the same", notes: notes, reuse: true}
+	if len(needed) == 0 {
+		return nil
 	}
-	return decision{action: Kept, reason: "it is valid and what was asked for", notes: notes}
-}
-
-// checkLeaf returns why the leaf that was found is not right, or "".
-func (c *chain) checkLeaf() string {
-	found := &c.leaf
-	switch {
-	case !found.certSeen:
-		return CertFile + " was missing"
-	case !found.keySeen:
-		return KeyFile + " was missing"
-	case found.certErr != nil:
-		return CertFile + " was damaged: " + found.certErr.Error()
-	case found.keyErr != nil:
-		return KeyFile + " was damaged: " + found.keyErr.Error()
-	case !samePublicKey(found.cert.PublicKey, found.key.Public()):
-		return KeyFile + " was not the key of " + CertFile
-	case found.cert.CheckSignatureFrom(c.ca.cert) != nil:
-		return fmt.Sprintf("it was signed by %s, not by the CA in %s", found.cert.Issuer, c.ca.path)
-	case c.now.After(found.cert.NotAfter):
-		return "it expired at " + timeText(found.cert.NotAfter)
-	}
-	if differences := c.want.mismatches(found.cert); len(differences) > 0 {
-		return strings.Join(differences, "; ")
-	}
-	if err := c.want.verify(found.cert, Bundle{c.ca.cert}, c.now); err != nil {
-		return "it did not verify: " + err.Error()
-	}
-	return ""
+	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " + strings.Join(needed, ", ")}
 }

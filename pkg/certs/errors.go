@@ -19,10 +19,16 @@ func (e *InvalidError) Error() string {
 type RefusedError struct {
 	Path   string // the file or directory that is in the way
 	Reason string // what was expected, what was found, what to do
+	// OnlyNewCA says that with what is there a new CA is the only way to go on, which InitOptions.AllowNewCA allows.
+	OnlyNewCA bool
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%s: %s", e.Path, e.Reason)
+	text := fmt.Sprintf("%s: %s", e.Path, e.Reason)
+	if e.OnlyNewCA {
+		text += "; put that right (from a backup?), or allow a new CA with --allow-new-ca, which everything that trusts the old one must then be told of"
+	}
+	return text
 }
 
 // Flatten lists the single errors that errors.Join put together, in order, so that each can have its own line.

@@ -3,23 +3,19 @@
 package certs
 
 import (
+	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
-// The directories that Init keeps. Each holds tls.crt and tls.key, those of leaves ca.crt too.
-const (
-	ServingCADir        = "serving-ca"
-	ServingDir          = "serving"
-	FrontProxyCADir     = "front-proxy-ca"
-	FrontProxyClientDir = "front-proxy-client"
-)
-
-// apiVersion names the form of the JSON documents; a change that breaks readers gets a new one.
-const apiVersion = "certgen.example.com/v1alpha1"
+// APIVersion names the form of the JSON documents; a change that breaks readers gets a new one.
+const APIVersion = "certgen.example.com/v1alpha1"
 
 // lockWait is how long Init waits for another one in the same directory. An Init takes some 10 ms.
 const lockWait = 5 * time.Second
@@ -27,13 +23,26 @@ const lockWait = 5 * time.Second
 // InitOptions say which certificates a directory must hold.
 type InitOptions struct {
 	Dir      string
+	With     []string // sets besides the serving set, see SetNames; nil means SetFrontProxy, an empty list none
 	Service  Service
 	DNSNames []string // of the serving certificate, besides those of the Service
 	IPs      []string // likewise
+	// KonnectivityServerNames are the DNS names and IP addresses by which kube-apiserver dials konnectivity's server;
+	// nil means this machine. KonnectivityAgentServerNames are those by which agents dial it; they have no default.
+	KonnectivityServerNames, KonnectivityAgentServerNames []string
+
+	KeyType        KeyType       // of keys made now; a strong key of another type is kept
+	Lifetime       time.Duration // of leaves made now; 0 means 90 days, for konnectivity 365 days
+	AllowLongLived bool          // allow a Lifetime above MaxLeafLifetime
+	// ClientCAFiles hold the CAs of the cluster's users. None of them may be one of ours: whoever has a user's
+	// certificate could claim to be the front proxy, and with that to be anybody.
+	ClientCAFiles []string
 	// AllowNewCA lets a CA that cannot be used, and has not expired, be moved aside and replaced. Without it that is
 	// refused, because whatever trusts the old CA must then learn to trust the new one.
 	AllowNewCA bool
-	Now        func() time.Time // nil means time.Now
+	// DryRun reports what would be done and writes nothing, not even a lock: another Init may change files meanwhile.
+	DryRun bool
+	Now    func() time.Time // nil means time.Now
 }
 
 // InitReport says what Init did, in the order in which it did it.
@@ -41,11 +50,12 @@ type InitReport struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // InitReport
 	Directory  string   `json:"directory"`
+	DryRun     bool     `json:"dryRun"` // nothing was written; what is random in a certificate is left out
 	Items      []Item   `json:"items"`
 	Next       []string `json:"next"` // commands to run now
 }
 
-// Item is what Init did about one pair.
+// Item is what was done about one pair.
 type Item struct {
 	Name   string `json:"name"` // of the pair's directory
 	Path   string `json:"path"`
@@ -58,7 +68,7 @@ type Item struct {
 	Certificate  CertificateInfo `json:"certificate"`
 }
 
-// Action is what Init did.
+// Action is what was done.
 type Action string
 
 // The actions.
@@ -68,103 +78,154 @@ const (
 	Replaced Action = "replaced"
 )
 
-// Init makes the certificates of an extension API server in a directory and keeps those that are there and right:
-//
-//	serving-ca/{tls.crt,tls.key}                 signs serving certificates for the Service's names only
-//	serving/{tls.crt,tls.key,ca.crt}             what the server presents; ca.crt is its APIServices' caBundle
-//	front-proxy-ca/{tls.crt,tls.key}             signs client certificates
-//	front-proxy-client/{tls.crt,tls.key,ca.crt}  what kube-apiserver presents; ca.crt is its requestheader CA
-//
-// The keys of CAs have directories of their own, so that a pod can be given a leaf and nothing more.
+// Init makes the certificates of an extension API server in a directory and keeps those that are there and right.
+// Pairs lists the directories below it: the serving set always, the others where With names them. The keys of CAs have
+// directories of their own, so that a pod can be given a leaf and nothing more.
 //
 // A leaf is replaced when anything about it is not right or less than a third of its life is left. A CA is replaced
 // only when it expired, or with AllowNewCA. Otherwise *RefusedError tells what is in the way; wrong options give
-// *InvalidError. Either are joined, and no certificate or key has changed then. Init waits up to 5 s for another one
-// in Dir. A run that was cut short is completed by the next.
+// *InvalidError. Either are joined, and no certificate or key has changed then: everything is decided and signed
+// before the first file is written. Init waits up to 5 s for another one in Dir. A run that was cut short is completed
+// by the next.
 func Init(ctx context.Context, opts InitOptions) (*InitReport, error) {
-	chains, err := opts.chains()
+	chains, err := opts.chains(opts.sets())
 	if err != nil {
 		return nil, err
 	}
+	if opts.DryRun {
+		return initLocked(chains, opts)
+	}
+	return locked(ctx, opts.Dir, func() (*InitReport, error) { return initLocked(chains, opts) })
+}
+
+// locked runs do while it holds the directory's lock.
+func locked[T any](ctx context.Context, dir string, do func() (T, error)) (out T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	unlock, err := Lock(ctx, opts.Dir)
+	unlock, err := Lock(ctx, dir)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	report, err := initLocked(chains, opts)
-	return report, errors.Join(err, unlock())
+	out, err = do()
+	return out, errors.Join(err, unlock())
 }
 
 func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
-	var refusals []error
+	userCAs, err := readBundles(opts.ClientCAFiles)
+	refusals := []error{err}
 	for _, c := range chains {
+		c.userCAs = userCAs
 		refusals = append(refusals, c.plan(opts.AllowNewCA))
 	}
 	if err := errors.Join(refusals...); err != nil {
 		return nil, err
 	}
-	report := &InitReport{APIVersion: apiVersion, Kind: "InitReport", Directory: opts.Dir}
 	for _, c := range chains {
-		items, err := c.apply()
-		if err != nil {
+		if err := c.issue(); err != nil {
 			return nil, err
 		}
-		report.Items = append(report.Items, items...)
 	}
-	serving, client := filepath.Join(opts.Dir, ServingDir), filepath.Join(opts.Dir, FrontProxyClientDir)
-	report.Next = []string{
-		"certgen inspect " + opts.Dir,
-		"extension-apiserver --tls-cert-file=" + filepath.Join(serving, CertFile) + " --tls-private-key-file=" + filepath.Join(serving, KeyFile),
-		"kube-apiserver --proxy-client-cert-file=" + filepath.Join(client, CertFile) + " --proxy-client-key-file=" + filepath.Join(client, KeyFile) +
-			" --requestheader-client-ca-file=" + filepath.Join(client, BundleFile) + " --requestheader-allowed-names=" + FrontProxyUser,
+	report := &InitReport{APIVersion: APIVersion, Kind: "InitReport", Directory: opts.Dir, DryRun: opts.DryRun}
+	for _, c := range chains {
+		if !opts.DryRun {
+			if err := c.store(); err != nil {
+				return nil, err
+			}
+		}
+		report.Items = append(report.Items, c.items(opts.DryRun)...)
+	}
+	report.Next = []string{"certgen inspect " + opts.Dir}
+	for _, s := range opts.sets() {
+		report.Next = append(report.Next, s.next(opts.Dir)...)
 	}
 	return report, nil
 }
 
 // Validate returns all that is wrong with the options, as *InvalidError joined by errors.Join.
 func (o InitOptions) Validate() error {
-	_, err := o.chains()
+	_, err := o.chains(o.sets())
 	return err
 }
 
-// chains validates all options and describes the two CAs with their leaves.
-func (o InitOptions) chains() ([]*chain, error) {
+// sets are those that With asks for, in the order of the table.
+func (o InitOptions) sets() []setDef {
+	with := o.With
+	if with == nil {
+		with = []string{SetFrontProxy}
+	}
+	return slices.DeleteFunc(slices.Clone(sets), func(s setDef) bool { return s.name != setServing && !slices.Contains(with, s.name) })
+}
+
+// chains validates the options of the sets and describes their CAs with their leaves.
+func (o InitOptions) chains(sets []setDef) ([]*chain, error) {
+	errs := []error{o.validateCommon()}
+	var out []*chain
+	now := clock(o.Now)()
+	for _, s := range sets {
+		for _, def := range s.cas {
+			c := &chain{now: now, ca: authority{pairDir: o.dir(def.dir)}}
+			for _, l := range def.leaves {
+				want, err := l.want(&o)
+				errs = append(errs, err)
+				want.keyType, want.lifetime = o.KeyType, cmp.Or(o.Lifetime, l.lifetime)
+				c.leaves = append(c.leaves, &leaf{pairDir: o.dir(l.dir), want: want, afterwards: l.afterwards})
+			}
+			c.ca.options = def.options(&o, c.leaves[0].want)
+			c.ca.options.KeyType, c.ca.options.Now = o.KeyType, func() time.Time { return now }
+			out = append(out, c)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func (o InitOptions) dir(name string) pairDir {
+	return pairDir{name: name, path: filepath.Join(o.Dir, name)}
+}
+
+// validateCommon checks what belongs to no set.
+func (o InitOptions) validateCommon() error {
 	var errs []error
 	if o.Dir == "" {
 		errs = append(errs, &InvalidError{"out", o.Dir, "expected the directory for the certificates, such as ./pki; it is made if missing"})
 	}
-	extraDNS, dnsErr := parseDNSNames("dns", o.DNSNames)
-	_, ipErr := parseIPs("ip", o.IPs)
-	errs = append(errs, o.Service.Validate(), dnsErr, ipErr)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	names := append(o.Service.DNSNames(), extraDNS...)
-	serving, err := ServingOptions{DNSNames: names, IPs: o.IPs}.spec()
-	if err != nil {
-		return nil, err
-	}
-	client, err := ClientOptions{User: FrontProxyUser}.spec()
-	if err != nil {
-		return nil, err
-	}
-	now := clock(o.Now)()
-	frozen := func() time.Time { return now }
-	newChain := func(caDir, leafDir string, leaf spec, ca CAOptions) *chain {
-		ca.Now = frozen
-		return &chain{
-			now: now, newCA: ca, want: leaf,
-			ca:   pairDir{name: caDir, path: filepath.Join(o.Dir, caDir)},
-			leaf: pairDir{name: leafDir, path: filepath.Join(o.Dir, leafDir)},
+	for _, name := range o.With {
+		if !slices.Contains(SetNames(), name) {
+			errs = append(errs, &InvalidError{"with", name, "expected " + strings.Join(SetNames(), " or ") + "; the serving set is always made"})
 		}
 	}
-	return []*chain{
-		newChain(ServingCADir, ServingDir, serving, CAOptions{
-			Name: o.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: names, PermittedIPs: o.IPs,
-		}),
-		newChain(FrontProxyCADir, FrontProxyClientDir, client, CAOptions{
-			Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth,
-		}),
-	}, nil
+	if names := slices.Concat(o.KonnectivityServerNames, o.KonnectivityAgentServerNames); len(names) > 0 && !slices.Contains(o.With, SetKonnectivity) {
+		errs = append(errs, &InvalidError{"with", strings.Join(o.With, ","), fmt.Sprintf("expected the set %s, for %s; add it, or leave the names out",
+			SetKonnectivity, strings.Join(names, ","))})
+	}
+	_, err := checkLifetime(o.Lifetime, 0, leafLimit(o.AllowLongLived))
+	return errors.Join(append(errs, err, o.KeyType.validate())...)
+}
+
+// servingNames are those of the Service and those that were asked for besides.
+func servingNames(o *InitOptions) (spec, error) {
+	dns, dnsErr := parseDNSNames("dns", o.DNSNames)
+	_, ipErr := parseIPs("ip", o.IPs)
+	if err := errors.Join(o.Service.Validate(), dnsErr, ipErr); err != nil {
+		return spec{}, err
+	}
+	return ServingOptions{DNSNames: append(o.Service.DNSNames(), dns...), IPs: o.IPs}.spec()
+}
+
+// readBundles reads files of CA certificates.
+func readBundles(files []string) (Bundle, error) {
+	var out Bundle
+	var errs []error
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			errs = append(errs, &RefusedError{Path: file, Reason: fmt.Sprintf("expected a readable file: %v", errors.Unwrap(err))})
+			continue
+		}
+		b, err := ParseBundle(data)
+		if err != nil {
+			errs = append(errs, &RefusedError{Path: file, Reason: err.Error()})
+		}
+		out = append(out, b...)
+	}
+	return out, errors.Join(errs...)
 }

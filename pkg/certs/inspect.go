@@ -31,6 +31,7 @@ type FileInspection struct {
 	Chain        []string          `json:"chain,omitempty"`        // subjects from the first certificate up, as far as seen
 	Complete     bool              `json:"chainComplete"`          // Chain ends with a self-signed certificate
 	Key          *KeyInspection    `json:"key,omitempty"`
+	Aside        bool              `json:"aside,omitempty"`    // in the directory of a CA that was replaced, see IsAside
 	Findings     []string          `json:"findings,omitempty"` // what is wrong
 
 	certs Bundle
@@ -55,14 +56,17 @@ var extensions = []string{".crt", ".cert", ".cer", ".pem", ".key"}
 // Inspect reads files and directories and everything below them. In a directory it reads files named like
 // certificates and keys (.crt, .cert, .cer, .pem, .key) and passes over names that begin with "..", which hold the
 // same again (see WriteFiles). A certificate that expired or has not begun, a key that does not match, and a file
-// that cannot be read as PEM are findings; a path that does not exist, or a directory with nothing in it, is an error.
+// that cannot be read as PEM are findings; a path that does not exist, or a directory with nothing in it, is an error. The
+// end of a CA that was replaced and moved aside is no finding.
 func Inspect(paths []string, now time.Time) (*Inspection, error) {
-	out := &Inspection{APIVersion: apiVersion, Kind: "Inspection", GeneratedAt: now.UTC().Truncate(time.Second)}
+	out := &Inspection{APIVersion: APIVersion, Kind: "Inspection", GeneratedAt: now.UTC().Truncate(time.Second)}
 	var files []string
 	var errs []error
 	for _, path := range paths {
-		found, err := filesBelow(path)
-		errs = append(errs, err)
+		found, err := FilesBelow(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("inspect: %w", err))
+		}
 		for _, f := range found {
 			if !slices.Contains(files, f) {
 				files = append(files, f)
@@ -88,20 +92,25 @@ func Inspect(paths []string, now time.Time) (*Inspection, error) {
 	return out, nil
 }
 
-func filesBelow(path string) ([]string, error) {
+// FilesBelow returns path itself if it is a file, and otherwise the files named like certificates and keys in it and
+// all below it, by name. It passes over names that begin with "..", which hold the same again (see WriteFiles). A path
+// that does not exist, and a directory with no such file, is an error.
+func FilesBelow(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
+		return nil, err
 	}
 	if !info.IsDir() {
 		return []string{filepath.Clean(path)}, nil
 	}
 	var out []string
-	err = filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+	// With a separator at its end, a symlink is the directory to which it leads. WalkDir follows none otherwise.
+	root := filepath.Clean(path) + string(filepath.Separator)
+	err = filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("inspect: %w", err)
+			return err
 		}
-		if strings.HasPrefix(e.Name(), "..") && p != path {
+		if strings.HasPrefix(e.Name(), "..") && p != root {
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -113,14 +122,14 @@ func filesBelow(path string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("inspect: expected certificates in %s, found no file named %s", path, "*"+strings.Join(extensions, ", *"))
+		err = fmt.Errorf("expected certificates in %s, found no file named %s", path, "*"+strings.Join(extensions, ", *"))
 	}
 	return out, err
 }
 
 // inspectFile never fails: what is wrong with a file is a finding.
 func inspectFile(path string, now time.Time) FileInspection {
-	f := FileInspection{Path: path}
+	f := FileInspection{Path: path, Aside: IsAside(filepath.Dir(path))}
 	find := func(format string, args ...any) { f.Findings = append(f.Findings, fmt.Sprintf(format, args...)) }
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -137,9 +146,10 @@ func inspectFile(path string, now time.Time) FileInspection {
 		}
 	}
 	for i, cert := range f.certs {
-		f.Certificates = append(f.Certificates, describe(cert, now))
+		f.Certificates = append(f.Certificates, Describe(cert, now))
 		name := fmt.Sprintf("certificate %d (%s)", i+1, cert.Subject)
 		switch {
+		case now.After(cert.NotAfter) && f.Aside:
 		case now.After(cert.NotAfter):
 			find("%s expired at %s", name, timeText(cert.NotAfter))
 		case now.Before(cert.NotBefore):

@@ -137,7 +137,7 @@ func FuzzCertificate(f *testing.F) {
 			t.Fatalf("got %d certificates, %x, want the one that was encoded, %x", len(bundle), bundle[0].Raw, der)
 		}
 		for _, now := range []time.Time{epoch, {}, time.Unix(1<<40, 0)} {
-			info := describe(bundle[0], now)
+			info := Describe(bundle[0], now)
 			if _, err := json.Marshal(info); err != nil {
 				t.Errorf("description: %v", err)
 			}

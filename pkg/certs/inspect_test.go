@@ -119,6 +119,42 @@ func TestInspectFindings(t *testing.T) {
 	}
 }
 
+// TestInspectAside: a CA that was replaced may end; it is listed, and anything else about it is a finding all the same.
+func TestInspectAside(t *testing.T) {
+	dir := t.TempDir()
+	ca, other := newServingCA(t), newServingCA(t)
+	aside := AsideDir(filepath.Join(dir, ServingCADir), epoch)
+	if err := ca.Write(aside, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := mustInspect(t, epoch.Add(2*CALifetime), dir)
+	if len(got.Files) != 2 || !got.Files[0].Aside || len(got.Files[0].Certificates) != 1 || got.HasFindings() {
+		t.Errorf("got %+v, want the expired CA listed without a finding", got.Files)
+	}
+	if err := os.WriteFile(filepath.Join(aside, KeyFile), other.KeyPEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustInspect(t, epoch.Add(2*CALifetime), dir); !got.HasFindings() {
+		t.Error("the key of another CA in it: got no finding")
+	}
+}
+
+// TestFilesBelowSymlink: a directory may be given as a symlink, by whose name the files are called.
+func TestFilesBelowSymlink(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(filepath.Join(dir, "pki"), epoch))
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("pki", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []string{link, link + "/"} {
+		got, err := FilesBelow(given)
+		if err != nil || len(got) != 10 || got[0] != filepath.Join(link, FrontProxyCADir, CertFile) {
+			t.Errorf("%s: got %q, %v; want the 10 files by the link's name", given, got, err)
+		}
+	}
+}
+
 func TestInspectErrors(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Inspect([]string{dir, filepath.Join(dir, "nothing")}, epoch)

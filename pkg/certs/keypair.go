@@ -7,8 +7,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -51,15 +49,6 @@ func Fingerprint(cert *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// NewKey makes an ECDSA P-256 key, the one kind that every client of the field, managed and FIPS ones too, accepts.
-func NewKey() (crypto.Signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("generate ECDSA P-256 key: %w", err)
-	}
-	return key, nil
-}
-
 // EncodePrivateKey returns the key as PKCS#8 PEM, the form that client-go and OpenSSL read for every algorithm.
 func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -79,10 +68,12 @@ func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 }
 
 // ParsePrivateKey reads the one private key in data: PKCS#8, PKCS#1 or SEC 1, not encrypted. An EC PARAMETERS block,
-// which OpenSSL writes before a key, is skipped; anything else is an error. No error shows what data holds.
+// which OpenSSL writes before a key, is skipped. Any other block, whole or damaged, headers in the key's block, and text
+// after it are errors, as in ParseBundle. No error shows what data holds.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 	var key crypto.Signer
-	for rest := data; len(bytes.TrimSpace(rest)) > 0; {
+	blocks, rest := 0, data
+	for ; ; blocks++ {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
@@ -98,13 +89,24 @@ func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 			return nil, err
 		}
 	}
+	if begun := bytes.Count(data, pemBegin); begun > blocks {
+		// pem.Decode steps over a damaged block in silence. Others stop at it, or take it for the key.
+		return nil, fmt.Errorf("parse private key: %d PEM blocks begin and %d are whole; restore the file or remove the damaged block", begun, blocks)
+	}
 	if key == nil {
 		return nil, errors.New("parse private key: expected a PEM block PRIVATE KEY, found none")
+	}
+	if len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("parse private key: found text after the key that is no PEM block; is the file whole, and the right one?")
 	}
 	return key, checkStrength(key.Public())
 }
 
 func parseKeyBlock(block *pem.Block) (crypto.Signer, error) {
+	if len(block.Headers) > 0 {
+		return nil, fmt.Errorf("parse private key: expected a PEM block without headers, found %q with some; "+
+			"is it encrypted? OpenSSL refuses what Go would read; write the key anew: openssl pkcs8 -topk8 -nocrypt", block.Type)
+	}
 	var parsed any
 	var err error
 	switch block.Type {
@@ -127,8 +129,7 @@ func parseKeyBlock(block *pem.Block) (crypto.Signer, error) {
 	return key, nil
 }
 
-// checkStrength refuses keys that verifiers of the field reject. Ed25519 is one of them: managed kube-apiservers
-// answered it with "unsupported algorithm".
+// checkStrength refuses keys that verifiers of the field reject.
 func checkStrength(public crypto.PublicKey) error {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -139,6 +140,8 @@ func checkStrength(public crypto.PublicKey) error {
 		if k.N.BitLen() >= minRSABits {
 			return nil
 		}
+	case ed25519.PublicKey:
+		return fmt.Errorf("check key: expected ECDSA P-256 or stronger, or RSA of at least %d bits, found Ed25519; %s", minRSABits, whyNotEd25519)
 	}
 	return fmt.Errorf("check key: expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits, keyType(public))
 }

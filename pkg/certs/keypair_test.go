@@ -58,6 +58,13 @@ func TestParsePrivateKey(t *testing.T) {
 		"two keys":           {append(bytes.Clone(sec1), sec1...), "expected one PEM block"},
 		"empty":              {nil, "found none"},
 		"text":               {[]byte("secret"), "found none"},
+		"text before":        {append([]byte("Bag Attributes\n"), pkcs8...), ""},
+		"text after":         {append(bytes.Clone(pkcs8), "what is this"...), "found text after the key"},
+		"white space after":  {append(bytes.Clone(pkcs8), " \r\n\t\n"...), ""},
+		"headers":            {withHeader(sec1), `found "EC PRIVATE KEY" with some`},
+		"damaged before":     {append(bytes.Replace(pkcs8, []byte("\nM"), []byte("\n!"), 1), sec1...), "2 PEM blocks begin and 1 are whole"},
+		"damaged after":      {append(bytes.Clone(pkcs8), "-----BEGIN CERTIFICATE-----\n"...), "2 PEM blocks begin and 1 are whole"},
+		"cut off":            {pkcs8[:len(pkcs8)-30], "1 PEM blocks begin and 0 are whole"},
 		"encrypted":          {[]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), `found "ENCRYPTED PRIVATE KEY"`},
 		"garbage":            {[]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "no usable key"},
 		"Ed25519":            {ed, "found Ed25519"},
@@ -74,6 +81,11 @@ func TestParsePrivateKey(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withHeader gives the first block a header.
+func withHeader(data []byte) []byte {
+	return bytes.Replace(data, []byte("-----\n"), []byte("-----\nComment: x\n\n"), 1)
 }
 
 func TestKeyPairPEM(t *testing.T) {

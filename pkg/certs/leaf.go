@@ -24,6 +24,9 @@ type ServingOptions struct {
 	DNSNames []string      // RFC 1123, or *.name.domain; the first of at most 64 characters is the common name
 	IPs      []string      // without port and prefix length
 	Lifetime time.Duration // from now, at most MaxLeafLifetime; 0 means LeafLifetime
+	// AllowLongLived allows a Lifetime above MaxLeafLifetime. The certificate still ends with its CA.
+	AllowLongLived bool
+	KeyType        KeyType // empty means ECDSAP256
 }
 
 // ClientOptions describe a client's certificate. Kubernetes reads User and Groups as those of the request.
@@ -32,6 +35,8 @@ type ClientOptions struct {
 	Groups             []string
 	AllowSystemMasters bool          // allow the group system:masters, which no authorizer can limit or revoke
 	Lifetime           time.Duration // from now, at most MaxLeafLifetime; 0 means LeafLifetime
+	AllowLongLived     bool          // allow a Lifetime above MaxLeafLifetime
+	KeyType            KeyType       // empty means ECDSAP256
 }
 
 // IssueServing makes a key and a certificate for server authentication only. It ends no later than the CA. Wrong
@@ -41,14 +46,19 @@ func (ca *CA) IssueServing(opts ServingOptions) (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := ca.permits(s); err != nil {
+		return nil, err
+	}
+	return ca.issue(s)
+}
+
+// permits returns the names that the CA's constraints do not allow, as *InvalidError.
+func (ca *CA) permits(s spec) error {
 	var errs []error
 	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
 		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" + constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return ca.issue(s, opts.Lifetime)
+	return errors.Join(errs...)
 }
 
 // IssueClient makes a key and a certificate for client authentication only. It ends no later than the CA. Wrong
@@ -58,21 +68,24 @@ func (ca *CA) IssueClient(opts ClientOptions) (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ca.issue(s, opts.Lifetime)
+	return ca.issue(s)
 }
 
 func (o ServingOptions) spec() (spec, error) {
 	dns, dnsErr := parseDNSNames("dns", o.DNSNames)
 	ips, ipErr := parseIPs("ip", o.IPs)
-	_, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, MaxLeafLifetime)
-	if err := errors.Join(dnsErr, ipErr, lifeErr); err != nil {
+	lifetime, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, leafLimit(o.AllowLongLived))
+	if err := errors.Join(dnsErr, ipErr, lifeErr, o.KeyType.validate()); err != nil {
 		return spec{}, err
 	}
 	if len(dns)+len(ips) == 0 {
 		// A common name does not help: clients have stopped reading it.
 		return spec{}, &InvalidError{"dns", "", "expected at least one DNS name or IP address; clients look nowhere else"}
 	}
-	return spec{commonName: servingCommonName(dns, ips), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth}, nil
+	return spec{
+		commonName: servingCommonName(dns, ips), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth,
+		lifetime: lifetime, keyType: o.KeyType,
+	}, nil
 }
 
 // servingCommonName is for people only. The longest form of a Service's name has up to 131 characters, too many.
@@ -83,6 +96,12 @@ func servingCommonName(dns []string, ips []netip.Addr) string {
 		}
 	}
 	return dns[0][:maxLabelLength]
+}
+
+// Validate returns all that is wrong with the options, as *InvalidError joined by errors.Join.
+func (o ClientOptions) Validate() error {
+	_, err := o.spec()
+	return err
 }
 
 func (o ClientOptions) spec() (spec, error) {
@@ -97,17 +116,18 @@ func (o ClientOptions) spec() (spec, error) {
 		if reason := checkSubject(group); reason != "" {
 			errs = append(errs, &InvalidError{"group", group, reason})
 		} else if group == systemMasters && !o.AllowSystemMasters {
-			errs = append(errs, &InvalidError{"group", group, "expected a group whose rights can be limited and revoked; bind a group of your own to a role, or allow system:masters explicitly"})
+			errs = append(errs, &InvalidError{"group", group, "expected a group whose rights can be limited and revoked; " +
+				"bind a group of your own to a role, or allow it explicitly with --allow-system-masters"})
 		}
 		if !slices.Contains(groups, group) {
 			groups = append(groups, group)
 		}
 	}
-	_, err := checkLifetime(o.Lifetime, LeafLifetime, MaxLeafLifetime)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	lifetime, err := checkLifetime(o.Lifetime, LeafLifetime, leafLimit(o.AllowLongLived))
+	if err := errors.Join(append(errs, err, o.KeyType.validate())...); err != nil {
 		return spec{}, err
 	}
-	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth}, nil
+	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth, lifetime: lifetime, keyType: o.KeyType}, nil
 }
 
 // checkSubject returns what is wrong with a part of a subject, or "".
@@ -121,35 +141,45 @@ func checkSubject(s string) string {
 	return ""
 }
 
-// issue signs with a new key and verifies the result as a client or server will.
-func (ca *CA) issue(s spec, lifetime time.Duration) (*KeyPair, error) {
+// issue signs a new key and verifies the result as a client or server will.
+func (ca *CA) issue(s spec) (*KeyPair, error) {
+	key, err := newKey(s.keyType)
+	if err != nil {
+		return nil, err
+	}
+	request, err := newRequest(s, key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := ca.signRequest(s, request)
+	if err != nil {
+		return nil, err
+	}
+	return newKeyPair(cert, key)
+}
+
+// signRequest signs the key in the request, and takes everything else from s.
+func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certificate, error) {
 	now := ca.now().Truncate(time.Second)
 	if err := ca.mayIssue(s.usage, now); err != nil {
 		return nil, err
 	}
-	if lifetime == 0 {
-		lifetime = LeafLifetime
-	}
 	// A leaf that outlives its CA looks valid in every listing and fails in every verification.
-	s.notBefore, s.notAfter = now.Add(-backdate), now.Add(lifetime)
+	s.notBefore, s.notAfter = now.Add(-backdate), now.Add(s.lifetime)
 	if ca.Certificate.NotBefore.After(s.notBefore) {
 		s.notBefore = ca.Certificate.NotBefore
 	}
 	if ca.Certificate.NotAfter.Before(s.notAfter) {
 		s.notAfter = ca.Certificate.NotAfter
 	}
-	key, err := NewKey()
-	if err != nil {
-		return nil, err
-	}
-	cert, err := sign(s, key, &ca.KeyPair)
+	cert, err := sign(s, request, ca.KeyPair)
 	if err != nil {
 		return nil, fmt.Errorf("issue certificate for %s: %w", s.commonName, err)
 	}
 	if err := s.verify(cert, Bundle{ca.Certificate}, now); err != nil {
 		return nil, fmt.Errorf("verify certificate for %s: %w", s.commonName, err)
 	}
-	return newKeyPair(cert, key)
+	return cert, nil
 }
 
 // verify does what the certificate's peers will: kube-aggregator asks for server authentication and one DNS name,

@@ -153,7 +153,7 @@ func TestClientOptions(t *testing.T) {
 		"control":        {ClientOptions{User: "a\nb"}, "control characters"},
 		"empty group":    {ClientOptions{User: "a", Groups: []string{""}}, `group ""`},
 		"spaced group":   {ClientOptions{User: "a", Groups: []string{"system:masters "}}, "space at its ends"},
-		"system:masters": {masters, "allow system:masters explicitly"},
+		"system:masters": {masters, "allow it explicitly with --allow-system-masters"},
 		"long life":      {ClientOptions{User: "a", Lifetime: 400 * 24 * time.Hour}, "398 days"},
 	} {
 		t.Run(name, func(t *testing.T) {

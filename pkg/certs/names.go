@@ -159,3 +159,18 @@ func parseIPs(field string, addresses []string) ([]netip.Addr, error) {
 	}
 	return out, errors.Join(errs...)
 }
+
+// parseHosts parses names of which each is an IP address or a DNS name; no text is both.
+func parseHosts(field string, hosts []string) (dnsNames []string, ips []netip.Addr, err error) {
+	var names, addresses []string
+	for _, s := range hosts {
+		if isAddress(s) {
+			addresses = append(addresses, s)
+		} else {
+			names = append(names, s)
+		}
+	}
+	dnsNames, dnsErr := parseDNSNames(field, names)
+	ips, ipErr := parseIPs(field, addresses)
+	return dnsNames, ips, errors.Join(dnsErr, ipErr)
+}

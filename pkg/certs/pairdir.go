@@ -27,12 +27,8 @@ type pairDir struct {
 
 func (d *pairDir) file(name string) string { return filepath.Join(d.path, name) }
 
-// load completes an interrupted write and reads what is there. A file that exists and cannot be read is an error:
-// nobody knows what would be lost with it.
+// load reads what is there. A file that exists and cannot be read is an error: nobody knows what would be lost with it.
 func (d *pairDir) load() error {
-	if err := repairLinks(d.path); err != nil {
-		return err
-	}
 	certPEM, certErr := d.read(CertFile)
 	keyPEM, keyErr := d.read(KeyFile)
 	bundlePEM, bundleErr := d.read(BundleFile)
@@ -51,14 +47,18 @@ func (d *pairDir) load() error {
 	return nil
 }
 
-// read returns nil without an error for a file that does not exist.
+// read returns nil without an error for a file that does not exist. A file whose link is not there yet is read where
+// the link would lead: its write was cut short, and repairLinks will complete it.
 func (d *pairDir) read(name string) ([]byte, error) {
 	data, err := os.ReadFile(d.file(name))
+	if _, statErr := os.Lstat(d.file(name)); errors.Is(statErr, fs.ErrNotExist) {
+		data, err = os.ReadFile(filepath.Join(d.path, dataLink, name))
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, &RefusedError{d.file(name), fmt.Sprintf("expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
+		return nil, &RefusedError{Path: d.file(name), Reason: fmt.Sprintf("expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
 	case data == nil:
 		data = []byte{}
 	}

@@ -23,14 +23,28 @@ type spec struct {
 	dnsNames    []string
 	ips         []netip.Addr
 	isCA        bool // always with pathlen 0
+	mutual      bool // of a CA: it has the other of the two usages as well
 	usage       x509.ExtKeyUsage
 	constraints *nameConstraints // of a CA; nil allows every name
 
-	notBefore, notAfter time.Time
+	// lifetime and keyType say how one is made. One that was found is right with another, if that is strong enough.
+	lifetime            time.Duration
+	keyType             KeyType
+	notBefore, notAfter time.Time // set from lifetime when it is made
+}
+
+// extKeyUsages has one entry for a leaf, by construction: a certificate for servers and clients alike lets who steals
+// it from the one side play the other.
+func (s spec) extKeyUsages() []x509.ExtKeyUsage {
+	if s.isCA && s.mutual {
+		return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
+	return []x509.ExtKeyUsage{s.usage}
 }
 
 // keyUsage is what RFC 5280 section 4.2.1.3 wants of a CA; of a TLS leaf, signatures only. RFC 8813 section 3 forbids
-// keyEncipherment with an EC key, whatever kubeadm and cfssl's default profile do; an RSA leaf may have it.
+// keyEncipherment with an EC key, whatever kubeadm and cfssl's default profile do. An RSA leaf may have it when it was
+// made elsewhere; ours does not, since only RSA key exchange needs it, which TLS 1.3 and Go's servers no longer offer.
 func (s spec) keyUsage() x509.KeyUsage {
 	if s.isCA {
 		return x509.KeyUsageCertSign | x509.KeyUsageCRLSign
@@ -40,26 +54,18 @@ func (s spec) keyUsage() x509.KeyUsage {
 
 // mismatches lists what in cert differs from s, times excepted, for a person to read.
 func (s spec) mismatches(cert *x509.Certificate) []string {
-	var out []string
-	differ := func(what string, want, got any) {
-		if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g {
-			out = append(out, fmt.Sprintf("%s: expected %s, found %s", what, w, g))
-		}
-	}
-	differ("common name", s.commonName, cert.Subject.CommonName)
-	differ("organizations", sorted(s.groups), sorted(cert.Subject.Organization))
+	out := s.nameMismatches(cert.Subject.CommonName, cert.Subject.Organization, cert.DNSNames, toStrings(cert.IPAddresses))
+	differ := func(what string, want, got any) { out = append(out, mismatch(what, want, got)...) }
 	differ("number of subject attributes", 1+len(s.groups), len(cert.Subject.Names))
-	differ("DNS names", sorted(s.dnsNames), sorted(cert.DNSNames))
-	differ("IP addresses", sorted(toStrings(s.ips)), sorted(toStrings(cert.IPAddresses)))
 	differ("email addresses", []string{}, cert.EmailAddresses)
 	differ("URIs", []string{}, cert.URIs)
 
-	usage, extUsage := s.keyUsage(), []x509.ExtKeyUsage{s.usage}
+	usage := s.keyUsage()
 	if _, ec := cert.PublicKey.(*ecdsa.PublicKey); !ec && !s.isCA && cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0 {
 		usage |= x509.KeyUsageKeyEncipherment
 	}
 	differ("key usages", keyUsageNames(usage), keyUsageNames(cert.KeyUsage))
-	differ("extended key usages", extKeyUsageNames(extUsage, nil), extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
+	differ("extended key usages", extKeyUsageNames(s.extKeyUsages(), nil), extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
 
 	differ("basic constraints", true, cert.BasicConstraintsValid)
 	differ("CA", s.isCA, cert.IsCA)
@@ -70,6 +76,24 @@ func (s spec) mismatches(cert *x509.Certificate) []string {
 	differ("critical name constraints", s.constraints != nil, cert.PermittedDNSDomainsCritical)
 	differ("unexpected extensions", []string{}, s.unexpectedExtensions(cert))
 	return out
+}
+
+// nameMismatches lists where the names of a certificate, or of a request for one, differ from s.
+func (s spec) nameMismatches(commonName string, groups, dnsNames, ips []string) []string {
+	return slices.Concat(
+		mismatch("common name", s.commonName, commonName),
+		mismatch("organizations", sorted(s.groups), sorted(groups)),
+		mismatch("DNS names", sorted(s.dnsNames), sorted(dnsNames)),
+		mismatch("IP addresses", sorted(toStrings(s.ips)), sorted(ips)),
+	)
+}
+
+// mismatch has one line if the values differ.
+func mismatch(what string, want, got any) []string {
+	if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g {
+		return []string{fmt.Sprintf("%s: expected %s, found %s", what, w, g)}
+	}
+	return nil
 }
 
 // unexpectedExtensions guards against extensions that a CSR or a profile's default might slip in.

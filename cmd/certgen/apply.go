@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/pkg/rotation"
+)
+
+func newApplyCommand(env environment) *cobra.Command {
+	var opts rotation.ApplyOptions
+	var cluster rotation.OpenOptions
+	var format string
+	cmd := &cobra.Command{
+		Use:   "apply --from DIR --service NAME --namespace NAMESPACE [--secret NAME]",
+		Short: "Bring the serving certificate and its CAs into a cluster",
+		Long: `Bring what certgen init made into a cluster: the CAs of DIR/serving/ca.crt as the caBundle of every APIService whose
+backend is the Service, and, with --secret, the pair in DIR/serving as a Secret of type kubernetes.io/tls. The keys of CAs
+are not read.
+
+Everything is planned and printed first, and every write is tried as a dry run of the server before the first one; a plan
+that is refused for one object leaves all as they are. Fields are applied on the server's side with the field manager
+certgen. What is right already is left alone. An APIService is never created.
+
+Refused are: a certificate that kube-aggregator would not accept with these CAs; a caBundle that another field manager owns,
+without --force-conflicts; one that cert-manager keeps, always; insecureSkipTLSVerify, without --clear-insecure; and, without
+--replace-trust, what can interrupt a running API: to take out a CA that is trusted now, and to store a certificate whose CA
+is not trusted yet.
+
+Exit codes:
+  0  the cluster is as it should be, or with --dry-run would be
+  1  refused, or the cluster did not accept or answer
+  2  wrong usage, or a kubeconfig that cannot be used`,
+		Example: `  certgen apply --from pki --service widgets --namespace demo --secret widgets-serving
+
+  # Only look: what would be written, and would the cluster take it
+  certgen apply --from pki --service widgets --namespace demo --dry-run=server
+
+  # The first time, when kubectl apply has set another caBundle
+  certgen apply --from pki --service widgets --namespace demo --force-conflicts`,
+		Args: usage.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := open(env, cluster, checkFormat(format), opts.Validate())
+			if err != nil {
+				return err
+			}
+			plan, err := c.PlanApply(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			if format == "text" {
+				printApplyPlan(env.stdout, plan)
+			}
+			applyErr := c.Apply(cmd.Context(), plan)
+			return errors.Join(applyErr, printResult(env.stdout, format, plan, func(w io.Writer) { printApplied(w, plan) }))
+		},
+	}
+	flags := cmd.Flags()
+	clusterFlags(flags, &cluster, &opts.Service)
+	flags.StringVar(&opts.From, "from", "", "directory as certgen init made it (required)")
+	flags.StringVar(&opts.Secret, "secret", "", "name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
+	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(rotation.DryRunNone), "none, client (the cluster is only read) or server (it tries every write and stores none)")
+	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for cert-manager")
+	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
+	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
+	addOutputFlag(cmd, &format)
+	return cmd
+}
+
+func printApplyPlan(w io.Writer, plan *rotation.ApplyReport) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PLAN\tOBJECT\tWHY")
+	for _, item := range plan.Items {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", item.Action, applyObject(item), item.Reason)
+	}
+	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+	for _, note := range plan.Notes {
+		line(w, "note", note)
+	}
+}
+
+func printApplied(w io.Writer, plan *rotation.ApplyReport) {
+	done := 0
+	fmt.Fprintln(w)
+	for _, item := range plan.Items {
+		if item.Done {
+			done++
+			fmt.Fprintf(w, "%-9s %s\n", appliedText[plan.DryRun], applyObject(item))
+		}
+	}
+	switch {
+	case plan.DryRun == rotation.DryRunClient:
+		fmt.Fprintln(w, "Dry run: the cluster was only read.")
+	case plan.DryRun == rotation.DryRunServer:
+		fmt.Fprintln(w, "Dry run: the cluster tried every write and stored none.")
+	case done == 0:
+		fmt.Fprintln(w, "Nothing was written.")
+	}
+}
+
+var appliedText = map[rotation.DryRun]string{rotation.DryRunNone: "applied", rotation.DryRunServer: "tried"}
+
+func applyObject(item rotation.ApplyItem) string {
+	if item.Namespace == "" {
+		return item.Kind + " " + item.Name
+	}
+	return item.Kind + " " + item.Namespace + "/" + item.Name
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/rotation"
+)
+
+// expirationFlags are what check-expiration takes besides paths.
+type expirationFlags struct {
+	warn, fail model.Duration
+	cluster    rotation.OpenOptions
+	live       rotation.LiveOptions
+	format     string
+}
+
+func newCheckExpirationCommand(env environment) *cobra.Command {
+	const day = 24 * time.Hour
+	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
+	f := expirationFlags{warn: model.Duration(30 * day), fail: model.Duration(7 * day)}
+	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
+	cmd := &cobra.Command{
+		Use:   "check-expiration {PATH... | --service NAME --namespace NAMESPACE}",
+		Short: "List when certificates and their CAs end, in files or in a cluster",
+		Long:  checkExpirationLong,
+		Example: `  certgen check-expiration pki
+
+  # An alarm two weeks before anything ends
+  certgen check-expiration pki --fail-within 2w
+
+  # What runs in a cluster
+  certgen check-expiration --service widgets --namespace demo --secret widgets-serving
+
+  # On a control plane
+  certgen check-expiration /etc/kubernetes/pki -o json | jq '.certificates[] | {name, expirationDate, state}'`,
+		Args: func(cmd *cobra.Command, paths []string) error { return pathsOrFlags(cmd, paths, ofCluster) },
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			report, err := f.report(cmd.Context(), env, paths)
+			if err != nil {
+				return err
+			}
+			if err := printResult(env.stdout, f.format, report, func(w io.Writer) { printExpirations(w, report) }); err != nil {
+				return err
+			}
+			return expirationErrors(report)
+		},
+	}
+	const units = ", such as 30d, 2w or 36h"
+	cmd.Flags().Var(&f.warn, "warn-within", "what has no more left than this has the state warn"+units)
+	cmd.Flags().Var(&f.fail, "fail-within", "what has no more left than this has the state due, and the exit code is 1"+units)
+	clusterFlags(ofCluster, &f.cluster, &f.live.Service)
+	addressFlags(ofCluster, &f.cluster)
+	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair; empty: none")
+	for _, name := range []string{"service", "namespace"} {
+		ofCluster.Lookup(name).Usage = strings.Replace(ofCluster.Lookup(name).Usage, "(required)", "(required without paths)", 1)
+	}
+	cmd.Flags().AddFlagSet(ofCluster)
+	addOutputFlag(cmd, &f.format)
+	return cmd
+}
+
+const checkExpirationLong = `List when the certificates in files and directories, and all below them, end, and when their CAs do, each CA once.
+
+With --service and --namespace instead of paths it looks at a running cluster, as certgen doctor does: at what every
+endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each APIService's caBundle and in the ConfigMap
+kube-system/extension-apiserver-authentication, those of the front proxy and those of users.
+
+States:
+  ok       more is left than --warn-within
+  warn     no more is left than --warn-within; the exit code stays 0
+  due      no more is left than --fail-within
+  expired  it has ended
+  error    it is missing, cannot be read or reached, or is not valid yet
+
+A CA is marked signing when it signed one of the certificates, and retiring when it is only trusted beside one that
+did. JSON has the field names of kubeadm certs check-expiration too (expirationDate, residualTime, caName, missing,
+externallyManaged); times are UTC, and what is left is in seconds.
+
+Exit codes:
+  0  every certificate and CA is ok or warn
+  1  one is due, expired or error, or the cluster did not answer
+  2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
+
+// report reads files or, where there are no paths, the cluster.
+func (f *expirationFlags) report(ctx context.Context, env environment, paths []string) (*verify.ExpirationReport, error) {
+	opts := verify.ExpirationOptions{WarnWithin: time.Duration(f.warn), FailWithin: time.Duration(f.fail), Now: env.now()}
+	if len(paths) == 0 {
+		c, err := open(env, f.cluster, checkFormat(f.format), f.live.Validate())
+		if err != nil {
+			return nil, err
+		}
+		return c.Expirations(ctx, f.live, opts)
+	}
+	if err := checkFormat(f.format); err != nil {
+		return nil, err
+	}
+	report, err := verify.Expirations(paths, opts)
+	if err != nil {
+		return nil, &usage.Error{Problems: certs.Flatten(err)}
+	}
+	return report, nil
+}
+
+// pathsOrFlags wants paths, or one of the flags and no path.
+func pathsOrFlags(cmd *cobra.Command, paths []string, flags *pflag.FlagSet) error {
+	found := ""
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			found = f.Name
+		}
+	})
+	switch {
+	case found != "" && len(paths) > 0:
+		return usage.Errorf("expected paths or a cluster, found %q and --%s; give one of them", paths, found)
+	case found == "" && len(paths) == 0:
+		return usage.Errorf("expected files or directories to %s, found none; give at least one, such as ./pki, or a cluster's Service: --service, --namespace", cmd.Name())
+	}
+	return nil
+}
+
+// expirationErrors are those certificates that decide about the exit code.
+func expirationErrors(r *verify.ExpirationReport) error {
+	var errs []error
+	add := func(e verify.Expiration, fix string) {
+		switch e.State {
+		case verify.StateDue, verify.StateExpired:
+			errs = append(errs, fmt.Errorf("%s: %s %s, end is at %s; %s", e.Path, e.Name, e.State, timeOrDash(e.NotAfter), cmp.Or(e.Fix, fix)))
+		case verify.StateError:
+			for _, f := range e.Findings {
+				errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))
+			}
+		}
+	}
+	for _, e := range r.Certificates {
+		add(e, "renew it: certgen init")
+	}
+	for _, a := range r.Authorities {
+		add(a.Expiration, "have whoever trusts it trust its successor, which certgen init makes when it has expired")
+	}
+	return errors.Join(errs...)
+}
+
+func printExpirations(w io.Writer, r *verify.ExpirationReport) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CERTIFICATE\tSUBJECT\tEXPIRES\tLEFT\tRENEW AT\tCA\tSTATE")
+	for _, e := range r.Certificates {
+		ca := e.CAName
+		if e.CASHA256 != "" {
+			ca += "/" + e.CASHA256[:8]
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			e.Name, orDash(e.Subject), timeOrDash(e.ExpirationDate), left(e), timeOrDash(e.RenewAt), orDash(ca), e.State)
+	}
+	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+	if len(r.Authorities) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(table, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUES\tTRUSTED BY\tSTATE")
+	for _, a := range r.Authorities {
+		name := a.Name
+		if a.Role != "" {
+			name += " (" + a.Role + ")"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
+			name, a.SHA256[:8], timeOrDash(a.ExpirationDate), left(a.Expiration), a.Issues, orDash(strings.Join(a.TrustedBy, ", ")), a.State)
+	}
+	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+}
+
+func left(e verify.Expiration) string {
+	if e.ExpirationDate == nil {
+		return "-"
+	}
+	return verify.Left(time.Duration(e.ResidualSeconds) * time.Second)
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// config is a YAML file that holds what flags hold, under their names: "service: widgets", "dns: [a.example.com]". The
+// flags are all that is known of it, so that file and command line cannot differ in what they accept.
+type config struct {
+	path  string
+	lines map[string]int // of the flags that the file set
+}
+
+func addConfigFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "config", "", "YAML file with flags of certgen init, by their names; flags on the command line win")
+}
+
+// readConfig sets those flags of the sets that are in the file and not on the command line. All that is wrong is
+// reported at once, with its line, as *usage.Error.
+func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
+	flags := pflag.NewFlagSet("config", pflag.ContinueOnError)
+	for _, set := range sets {
+		flags.AddFlagSet(set)
+	}
+	c := &config{path: path, lines: map[string]int{}}
+	if path == "" {
+		return c, nil
+	}
+	fields, err := c.fields()
+	if err != nil {
+		return nil, err
+	}
+	wrong := &usage.Error{}
+	problem := func(line int, format string, args ...any) {
+		wrong.Problems = append(wrong.Problems, fmt.Errorf("%s:%d: "+format, append([]any{path, line}, args...)...))
+	}
+	seen := map[string]int{}
+	for pair := range slices.Chunk(fields, 2) {
+		key, value := pair[0], pair[1]
+		flag := flags.Lookup(key.Value)
+		switch {
+		case flag == nil:
+			problem(key.Line, "unknown field %q, expected one of %s", key.Value, strings.Join(flagNames(flags), ", "))
+		case seen[key.Value] > 0:
+			problem(key.Line, "field %q is there twice, expected it once; it is also in line %d", key.Value, seen[key.Value])
+		case !flag.Changed: // the command line wins
+			c.lines[key.Value] = value.Line
+			if err := set(flag, value); err != nil {
+				problem(value.Line, "%s: %w", key.Value, err)
+			}
+		}
+		seen[key.Value] = key.Line
+	}
+	if len(wrong.Problems) > 0 {
+		return nil, wrong
+	}
+	return c, nil
+}
+
+// fields are the keys and values of the file's one mapping, in turns.
+func (c *config) fields() ([]*yaml.Node, error) {
+	f, err := os.Open(c.path)
+	if err != nil {
+		return nil, usage.Errorf("--config: %w", err)
+	}
+	defer f.Close()
+	var document, more yaml.Node
+	decoder := yaml.NewDecoder(f)
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, usage.Errorf("%s: %w", c.path, err)
+	}
+	if root := document.Content[0]; root.Kind != yaml.MappingNode {
+		return nil, usage.Errorf("%s:%d: expected fields such as \"service: widgets\"", c.path, root.Line)
+	}
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, usage.Errorf("%s: expected one document, found more", c.path)
+	}
+	return document.Content[0].Content, nil
+}
+
+func set(flag *pflag.Flag, value *yaml.Node) error {
+	if value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
+		return flag.Value.Set(value.Value)
+	}
+	list, ok := flag.Value.(pflag.SliceValue)
+	if !ok || value.Kind != yaml.SequenceNode {
+		return errors.New("expected a value, found none or another kind")
+	}
+	var texts []string
+	for _, v := range value.Content {
+		if v.Kind != yaml.ScalarNode || v.Tag == "!!null" {
+			return errors.New("expected a list of values")
+		}
+		texts = append(texts, v.Value)
+	}
+	return list.Replace(texts)
+}
+
+// locate gives a wrong value that the file set the place where it is.
+func (c *config) locate(err error) error {
+	var errs []error
+	for _, e := range certs.Flatten(err) {
+		if invalid, ok := errors.AsType[*certs.InvalidError](e); ok && c.lines[invalid.Field] > 0 {
+			e = usage.Errorf("%s:%d: %w", c.path, c.lines[invalid.Field], errors.New(e.Error()))
+		}
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}
+
+func flagNames(flags *pflag.FlagSet) []string {
+	var out []string
+	flags.VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
+	return out
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists drop,
+// so that a variable that was not set is noticed.
+type commaList []string
+
+func (l *commaList) String() string     { return strings.Join(*l, ",") }
+func (l *commaList) Type() string       { return "strings" }
+func (l *commaList) Set(v string) error { return l.Append(v) }
+
+// Append, Replace and GetSlice make it a pflag.SliceValue, which is how a configuration file sets it.
+func (l *commaList) Append(v string) error {
+	*l = append(*l, strings.Split(v, ",")...)
+	return nil
+}
+
+// Replace takes the values as they are.
+func (l *commaList) Replace(values []string) error { //nolint:unparam // pflag.SliceValue
+	*l = append([]string{}, values...)
+	return nil
+}
+
+// GetSlice returns the values.
+func (l *commaList) GetSlice() []string { return *l }
+
+// nameFlags say what certificates are for; init and request have them.
+func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
+	flags.StringVar(&opts.Service.Name, "service", "", "name of the Service in front of the API server (required)")
+	flags.StringVar(&opts.Service.Namespace, "namespace", "", "namespace of the Service (required)")
+	flags.StringVar(&opts.Dir, "out", "", "directory for the certificates, made if missing (required)")
+	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain, "DNS domain of the cluster")
+	flags.Var((*commaList)(&opts.DNSNames), "dns", "more DNS names for the serving certificate, with commas or repeated")
+	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses for the serving certificate, with commas or repeated")
+	flags.Var((*commaList)(&opts.KonnectivityServerNames), "konnectivity-server-name",
+		"DNS names and IP addresses by which kube-apiserver dials konnectivity's server (default localhost,127.0.0.1,::1)")
+	flags.Var((*commaList)(&opts.KonnectivityAgentServerNames), "konnectivity-agent-server-name",
+		"DNS names and IP addresses by which agents dial it, their --proxy-server-host (required with konnectivity)")
+	keyTypeFlag(flags, &opts.KeyType)
+	return flags
+}
+
+// issueFlags say how init makes certificates.
+func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("issue", pflag.ContinueOnError)
+	flags.Var((*commaList)(&opts.With), "with", "sets to make besides the serving set: "+strings.Join(certs.SetNames(), ", ")+
+		"; empty for none (default "+certs.SetFrontProxy+")")
+	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
+	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; refuse if one of them is among the CAs here")
+	return flags
+}
+
+func keyTypeFlag(flags *pflag.FlagSet, keyType *certs.KeyType) {
+	var names []string
+	for _, t := range certs.KeyTypes() {
+		names = append(names, string(t))
+	}
+	flags.StringVar((*string)(keyType), "key-type", names[0], "type of new keys: "+strings.Join(names, ", "))
+}
+
+func lifetimeFlags(flags *pflag.FlagSet, lifetime *time.Duration, allowLongLived *bool) {
+	flags.DurationVar(lifetime, "lifetime", 0, "how long new leaves last, such as 720h for 30 days (default 2160h; init takes 8760h for konnectivity)")
+	flags.BoolVar(allowLongLived, "allow-long-lived", false, "allow leaves that last longer than 398 days")
+}
+
+// clientFlags name a user.
+func clientFlags(flags *pflag.FlagSet, user *string, groups *[]string, allowSystemMasters *bool) {
+	flags.StringVar(user, "user", "", "name of the user, the certificate's common name")
+	flags.Var((*commaList)(groups), "group", "groups of the user, with commas or repeated")
+	flags.BoolVar(allowSystemMasters, "allow-system-masters", false, "allow the group system:masters, which no authorizer can limit")
+}

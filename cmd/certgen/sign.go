@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+func newSignCommand(env environment) *cobra.Command {
+	opts := certs.SignOptions{Now: env.now}
+	var format string
+	cmd := &cobra.Command{
+		Use:   "sign REQUEST --ca DIR --out FILE",
+		Short: "Sign somebody's certificate request with a CA in a directory",
+		Long: `Sign the key in a certificate request (PKCS#10). Nothing but the key is taken from it: names and usage are those of the
+flags, --dns and --ip for a server, --user and --group for a client. A request that asks for anything else is refused;
+what it leaves out is filled in.`,
+		Example: `  certgen sign edge/serving/pending/tls.csr --ca pki/serving-ca --out serving.crt \
+    --dns widgets.demo.svc,widgets.demo,widgets,widgets.demo.svc.cluster.local`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage.Errorf("expected one certificate request, found %q", args)
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.RequestFile = args[0]
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			report, err := certs.SignRequest(opts)
+			if err != nil {
+				return err
+			}
+			return printResult(env.stdout, format, report, func(w io.Writer) { printIssued(w, report) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&opts.CADir, "ca", "", "directory of the CA, with tls.crt and tls.key (required)")
+	flags.StringVar(&opts.Out, "out", "", "file for the certificate; one that is there is never overwritten (required)")
+	flags.Var((*commaList)(&opts.DNSNames), "dns", "DNS names of a server, with commas or repeated")
+	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, with commas or repeated")
+	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters)
+	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
+	addOutputFlag(cmd, &format)
+	return cmd
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Two at once: one waits for the other, and both leave one consistent set.
+func TestTwoInitsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	reports := make([]*InitReport, 4)
+	for i := range reports {
+		wg.Go(func() {
+			report, err := Init(t.Context(), allSets(dir))
+			if err != nil {
+				t.Error(err)
+			}
+			reports[i] = report
+		})
+	}
+	wg.Wait()
+	made := 0
+	for _, r := range reports {
+		if r != nil && r.Items[0].Action == Made {
+			made++
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d of them made the CA, want one", made)
+	}
+	for name, got := range actions(mustInit(t, allSets(dir))) {
+		if !strings.HasPrefix(got, "kept: ") {
+			t.Errorf("%s: %s, want it kept", name, got)
+		}
+	}
+}
+
+// An expired CA signs nothing, whoever asks; a leaf never outlives its CA.
+func TestExpiredCASignsNothing(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	after := at(epoch.Add(CALifetime + time.Second))
+	_, err := ReadCA(filepath.Join(dir, ServingCADir), after)
+	wantError(t, err, "it expired at 2031-11-20T06:00:00Z")
+	ca, err := ReadCA(filepath.Join(dir, ServingCADir), at(epoch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.now = after
+	_, err = ca.IssueServing(ServingOptions{DNSNames: []string{"widgets.demo.svc"}})
+	wantError(t, err, "it expired at")
+}
+
+// Runs that were cut short at every step: the next one completes them and keeps all that was whole.
+func TestInitAfterHalfARun(t *testing.T) {
+	rename := func(dir, from, to string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
+	for name, tc := range map[string]struct {
+		cut  func(dir string) error
+		made []string
+	}{
+		"version written, not current": {func(dir string) error {
+			return makeDir(filepath.Join(dir, ServingDir, versionPrefix+"9"))
+		}, nil},
+		"current, links missing": {func(dir string) error { return os.Remove(filepath.Join(dir, ServingDir, KeyFile)) }, nil},
+		"temporary link":         {func(dir string) error { return os.Symlink("x", filepath.Join(dir, ServingDir, linkPrefix+KeyFile)) }, nil},
+		"CA without leaf":        {func(dir string) error { return os.RemoveAll(filepath.Join(dir, ServingDir)) }, []string{ServingDir}},
+		"first set only":         {func(dir string) error { return rename(dir, FrontProxyCADir, "a") }, nil},
+		"empty directories": {func(dir string) error {
+			if err := os.RemoveAll(filepath.Join(dir, ServingDir)); err != nil {
+				return err
+			}
+			return makeDir(filepath.Join(dir, ServingDir, versionPrefix+"9"))
+		}, []string{ServingDir}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			mustInit(t, initOptions(dir, epoch))
+			if name == "first set only" {
+				remove(FrontProxyClientDir)(t, dir)
+				tc.made = []string{FrontProxyCADir, FrontProxyClientDir}
+			}
+			if err := tc.cut(dir); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{}
+			for _, p := range []string{ServingCADir, ServingDir, FrontProxyCADir, FrontProxyClientDir} {
+				want[p] = "kept"
+			}
+			for _, p := range tc.made {
+				want[p] = "made"
+			}
+			got := map[string]string{}
+			for name, action := range actions(mustInit(t, initOptions(dir, epoch))) {
+				got[name], _, _ = strings.Cut(action, ":")
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if _, err := ReadKeyPair(filepath.Join(dir, ServingDir)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Whatever is signed is signed before the first file is written: when that fails for the second CA, the first one's
+// leaves are as they were.
+func TestNothingIsWrittenWhenSigningFails(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	opts := initOptions(dir, epoch.Add(61*day)) // all leaves are due
+	chains, err := opts.chains(opts.sets())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if the signer had a fault that its result shows: cfssl takes this name for an address.
+	chains[1].leaves[0].want.dnsNames = []string{"10.0.0.1"}
+	before := contents(t, dir)
+	_, err = initLocked(chains, opts)
+	wantError(t, err, "the signer did not do what was asked")
+	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+		t.Errorf("files changed:\n%s", diff)
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"net/url"
+	"slices"
+	"testing"
+)
+
+// greedyRequest asks for all that a request can ask for.
+func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
+	t.Helper()
+	marshal := func(v any) []byte {
+		der, err := asn1.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return der
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:        pkix.Name{CommonName: "evil", Organization: []string{"system:masters"}, Country: []string{"XX"}},
+		DNSNames:       []string{"kubernetes.default.svc"},
+		EmailAddresses: []string{"a@b.example"},
+		URIs:           []*url.URL{{Scheme: "spiffe", Host: "evil"}},
+		ExtraExtensions: []pkix.Extension{
+			{Id: oidBasicConstraints, Critical: true, Value: marshal(struct{ IsCA bool }{true})},
+			{Id: oidKeyUsage, Critical: true, Value: marshal(asn1.BitString{Bytes: []byte{0x04}, BitLength: 6})},
+			{Id: oidExtKeyUsage, Value: marshal([]asn1.ObjectIdentifier{oidUsages[x509.ExtKeyUsageClientAuth]})},
+			{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}},
+		},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
+// A request must not bring anything but its key: in cfssl v1.6 its extensions can override usages, names and CA.
+func requestBringsOnlyItsKey(t *testing.T) {
+	servers, clients := newServingCA(t), newClientCA(t)
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless := leafSpec()
+	nameless.usage = x509.ExtKeyUsageClientAuth
+	for name, tc := range map[string]struct {
+		ca   *CA
+		want spec
+	}{"server": {servers, leafSpec("a.b.svc")}, "client, without any name": {clients, nameless}} {
+		order, err := orderFor(tc.want, greedyRequest(t, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := rawSigner(t, tc.ca, tc.want).Sign(*order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := parseCertificate(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tc.want.checkIssued(cert, tc.ca.Certificate, key.Public()); err != nil {
+			t.Errorf("%s: the request got through: %v", name, err)
+		}
+	}
+}
+
+// A policy is made for one certificate: that of a leaf cannot make a CA, that of a CA has no usages of leaves.
+func policyIsForOneKind(t *testing.T) {
+	leafPolicy, err := policyFor(leafSpec("a.b.svc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	caPolicy, err := policyFor(spec{isCA: true, usage: x509.ExtKeyUsageServerAuth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leafPolicy.Profiles[profileName].CAConstraint.IsCA || leafPolicy.Default.CAConstraint.IsCA || len(leafPolicy.Profiles) != 1 {
+		t.Errorf("the policy of a leaf makes CAs: %+v", leafPolicy)
+	}
+	if usages := caPolicy.Profiles[profileName].Usage; slices.Contains(usages, "digital signature") {
+		t.Errorf("a CA has the usages %q", usages)
+	}
+}
+
+// Go, and cfssl with it, leaves the identifier of the issuer out where issuer and subject are the same.
+func leafNamedLikeItsCAIsCaught(t *testing.T) {
+	ca := newClientCA(t)
+	_, err := ca.IssueClient(ClientOptions{User: ca.Certificate.Subject.CommonName})
+	wantError(t, err, "authority key identifier: expected")
+}
+
+func descriptionIsComplete(t *testing.T) {
+	pair := forge(t, newServingCA(t).KeyPair, &x509.Certificate{
+		URIs: []*url.URL{{Scheme: "spiffe", Host: "a"}}, EmailAddresses: []string{"a@b.example"},
+	})
+	if got := Describe(pair.Certificate, epoch); !slices.Equal(got.URIs, []string{"spiffe://a"}) || !slices.Equal(got.EmailAddresses, []string{"a@b.example"}) {
+		t.Errorf("got URIs %q and email addresses %q, want what is in the certificate", got.URIs, got.EmailAddresses)
+	}
+}

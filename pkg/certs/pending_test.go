@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// elsewhere is a directory with a whole PKI, whose CAs sign what other directories ask for.
+func elsewhere(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	mustInit(t, allSets(dir))
+	return dir
+}
+
+func mustRequest(t *testing.T, opts InitOptions, name string) *RequestReport {
+	t.Helper()
+	report, err := Request(t.Context(), opts, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// signPending signs what was asked for in the request at path, and returns the file of the certificate.
+func signPending(t *testing.T, path, ca string, change func(*SignOptions)) string {
+	t.Helper()
+	request, err := parseRequest(readPEM(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := SignOptions{RequestFile: path, CADir: ca, Out: filepath.Join(t.TempDir(), "cert.crt"), Now: at(epoch)}
+	if opts.DNSNames, opts.IPs = request.DNSNames, toStrings(addresses(request)); len(opts.DNSNames)+len(opts.IPs) == 0 {
+		opts.User, opts.Groups = request.Subject.CommonName, request.Subject.Organization
+	}
+	if change != nil {
+		change(&opts)
+	}
+	if _, err := SignRequest(opts); err != nil {
+		t.Fatal(err)
+	}
+	return opts.Out
+}
+
+// Each leaf can come from a CA elsewhere. Init then keeps it, without the CA's key, until it is due.
+func TestRequestAndAccept(t *testing.T) {
+	from := elsewhere(t)
+	for _, pair := range Pairs() {
+		if pair.CA {
+			continue
+		}
+		t.Run(pair.Dir, func(t *testing.T) {
+			dir := t.TempDir()
+			opts := allSets(dir)
+			set, err := findLeaf(pair.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ca := filepath.Join(from, set.cas[0].dir)
+			report := mustRequest(t, opts, pair.Dir)
+			if report.Action != Made || report.Path != filepath.Join(dir, pair.Dir, "pending", "tls.csr") {
+				t.Errorf("got %+v, want a request made", report)
+			}
+			if _, err := os.Stat(filepath.Join(dir, pair.Dir, KeyFile)); err == nil {
+				t.Error("the pending key is in use")
+			}
+			cert := signPending(t, report.Path, ca, nil)
+			accepted, err := Accept(t.Context(), AcceptOptions{Dir: dir, Name: pair.Dir, CertFile: cert, CAFile: filepath.Join(ca, CertFile), Now: at(epoch)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if accepted.Action != Made || accepted.Name != pair.Dir {
+				t.Errorf("got %+v, want the leaf made", accepted.Item)
+			}
+			if _, err := ReadKeyPair(filepath.Join(dir, pair.Dir)); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, pair.Dir, PendingDir)); err == nil {
+				t.Error("the pending request is left over")
+			}
+			chains, err := opts.chains([]setDef{set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := chains[0].plan(false); err != nil || chains[0].leaves[0].decision.action != Kept {
+				t.Errorf("Init would find %v and %+v, want the leaf kept", err, chains[0].leaves[0].decision)
+			}
+		})
+	}
+}
+
+// A renewal without the CA's key: the pair in use stays until the new one comes.
+func TestRequestARenewal(t *testing.T) {
+	from, dir := elsewhere(t), t.TempDir()
+	opts := initOptions(dir, epoch)
+	opts.With = []string{}
+	ca := filepath.Join(from, ServingCADir)
+	accept := AcceptOptions{Dir: dir, Name: ServingDir, CAFile: filepath.Join(ca, CertFile), Now: at(epoch)}
+	accept.CertFile = signPending(t, mustRequest(t, opts, ServingDir).Path, ca, nil)
+	if _, err := Accept(t.Context(), accept); err != nil {
+		t.Fatal(err)
+	}
+	opts.Now = at(epoch.Add(61 * day))
+	_, err := Init(t.Context(), opts)
+	wantError(t, err, "expected the CA's key, found none, but")
+	wantError(t, err, "certgen request serving asks for it where the key is")
+
+	before := readPEM(t, dir, ServingDir, CertFile)
+	report := mustRequest(t, opts, ServingDir)
+	if string(readPEM(t, dir, ServingDir, CertFile)) != string(before) || !strings.Contains(strings.Join(report.Notes, " "), "stays in use") {
+		t.Errorf("the request changed the pair in use, or said nothing of it: %q", report.Notes)
+	}
+	accept.CAFile, accept.Now = "", opts.Now
+	accept.CertFile = signPending(t, report.Path, ca, func(o *SignOptions) { o.Now = opts.Now })
+	accepted, err := Accept(t.Context(), accept)
+	if err != nil || accepted.Action != Replaced {
+		t.Fatalf("got %+v, %v; want the leaf replaced", accepted, err)
+	}
+	mustInit(t, opts)
+}
+
+func TestRequestAgain(t *testing.T) {
+	names := func(o *InitOptions) { o.DNSNames = []string{"a.example.com"} }
+	pending := filepath.Join(ServingDir, PendingDir)
+	for name, tc := range map[string]struct {
+		spoil  func(*testing.T, string)
+		change func(*InitOptions)
+		want   Action
+		reason string
+	}{
+		"the same":        {nil, nil, Kept, "a request for the same was pending"},
+		"other names":     {nil, names, Replaced, "DNS names: expected [a.example.com widgets"},
+		"other key type":  {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "its key was ECDSA P-256"},
+		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced, "expected one PEM block CERTIFICATE REQUEST"},
+		"key damaged":     {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},
+		"key of another":  {overwrite(pending+"/tls.key", "file:"+ServingCADir+"/tls.key"), nil, Replaced, "the key belongs to another request"},
+		"links missing": {func(t *testing.T, dir string) {
+			for _, name := range []string{KeyFile, RequestFile} {
+				if err := os.Remove(filepath.Join(dir, pending, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, nil, Kept, ""},
+		"never finished": {func(t *testing.T, dir string) {
+			remove(pending)(t, dir)
+			if err := makeDir(filepath.Join(dir, pending, versionPrefix+"1")); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, Made, "there was none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			mustInit(t, initOptions(dir, epoch))
+			opts := initOptions(dir, epoch)
+			mustRequest(t, opts, ServingDir)
+			key := readPEM(t, dir, pending, KeyFile)
+			if tc.spoil != nil {
+				tc.spoil(t, dir)
+			}
+			if tc.change != nil {
+				tc.change(&opts)
+			}
+			report := mustRequest(t, opts, ServingDir)
+			if report.Action != tc.want || !strings.Contains(report.Reason, tc.reason) {
+				t.Errorf("got %s: %s, want %s: %s", report.Action, report.Reason, tc.want, tc.reason)
+			}
+			if same := string(readPEM(t, dir, pending, KeyFile)) == string(key); same != (tc.want == Kept) {
+				t.Errorf("the pending key is the one before: %v", same)
+			}
+			if said := strings.Contains(strings.Join(report.Notes, " "), "will not be accepted"); said != (tc.want == Replaced) {
+				t.Errorf("notes %q speak of the lost key: %v", report.Notes, said)
+			}
+			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil || info.Mode().Perm() != keyMode {
+				t.Errorf("key of the request: %v, %v; want mode 0600", info.Mode(), err)
+			}
+		})
+	}
+}
+
+func TestRequestOptions(t *testing.T) {
+	opts := InitOptions{Dir: filepath.Join(t.TempDir(), "new")}
+	_, err := Request(t.Context(), opts, "serving-ca")
+	wantError(t, err, "expected one of serving, front-proxy-client, konnectivity-server, ")
+	_, err = Request(t.Context(), opts, ServingDir)
+	wantError(t, err, `service "": expected`)
+	opts.KonnectivityServerNames = []string{"a:1"}
+	_, err = Request(t.Context(), opts, KonnectivityServerDir)
+	wantError(t, err, "leave a port out")
+	if _, err := os.Stat(opts.Dir); err == nil {
+		t.Error("wrong options made a directory")
+	}
+	// A front proxy needs no Service.
+	mustRequest(t, InitOptions{Dir: opts.Dir}, FrontProxyClientDir)
+}

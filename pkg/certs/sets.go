@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The sets that Init makes besides the serving set, which it always makes.
+const (
+	SetFrontProxy   = "front-proxy"
+	SetKonnectivity = "konnectivity"
+
+	setServing = "serving"
+)
+
+// The directories that Init keeps. Each holds tls.crt and tls.key, those of leaves ca.crt too.
+const (
+	ServingCADir                   = "serving-ca"
+	ServingDir                     = "serving"
+	FrontProxyCADir                = "front-proxy-ca"
+	FrontProxyClientDir            = "front-proxy-client"
+	KonnectivityServerCADir        = "konnectivity-server-ca"
+	KonnectivityServerDir          = "konnectivity-server"
+	KonnectivityAPIServerClientDir = "konnectivity-apiserver-client"
+	KonnectivityAgentCADir         = "konnectivity-agent-ca"
+	KonnectivityAgentServerDir     = "konnectivity-agent-server"
+	KonnectivityAgentDir           = "konnectivity-agent"
+)
+
+// konnectivityLifetime is longer than LeafLifetime because nothing in konnectivity reloads: each renewal is a restart.
+const konnectivityLifetime = 365 * 24 * time.Hour
+
+// setDef is one set of pairs, caDef one of its CAs, leafDef one leaf of that. The table below is all that says which
+// pairs there are: Init, its report and the help of certgen follow it.
+type (
+	setDef struct {
+		name string
+		cas  []caDef
+		next func(dir string) []string // commands for the report
+	}
+	caDef struct {
+		dir, about string
+		options    func(o *InitOptions, first spec) CAOptions // first is what the first leaf must be
+		leaves     []leafDef
+	}
+	leafDef struct {
+		dir, about string
+		want       func(o *InitOptions) (spec, error) // names and usage; Init adds lifetime and key type
+		lifetime   time.Duration                      // unless the options say otherwise
+		afterwards string                             // what to do once it was replaced, for the report
+	}
+)
+
+var sets = []setDef{
+	{name: setServing, next: nextServing, cas: []caDef{{
+		dir: ServingCADir, about: "CA that may sign the Service's names only",
+		options: func(o *InitOptions, serving spec) CAOptions {
+			return CAOptions{
+				Name: o.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth,
+				PermittedDNS: serving.dnsNames, PermittedIPs: toStrings(serving.ips),
+			}
+		},
+		leaves: []leafDef{{dir: ServingDir, about: "for the API server; ca.crt is the caBundle of its APIServices", want: servingNames, lifetime: LeafLifetime}},
+	}}},
+	{name: SetFrontProxy, next: nextFrontProxy, cas: []caDef{{
+		dir: FrontProxyCADir, about: "CA that may sign client certificates only", options: newCAOptions(FrontProxyCADir, false),
+		leaves: []leafDef{{dir: FrontProxyClientDir, about: "for kube-apiserver; ca.crt is its requestheader CA", want: client(FrontProxyUser), lifetime: LeafLifetime}},
+	}}},
+	// Two CAs, because the konnectivity server takes any client certificate of a CA: an agent must not pass for
+	// kube-apiserver. Each has both usages, because both ends of its connections come from it.
+	{name: SetKonnectivity, next: nextKonnectivity, cas: []caDef{{
+		dir: KonnectivityServerCADir, about: "CA of the connections of kube-apiserver to konnectivity's server", options: newCAOptions(KonnectivityServerCADir, true),
+		leaves: []leafDef{
+			{dir: KonnectivityServerDir, about: "for konnectivity's server, towards kube-apiserver", want: konnectivityServer,
+				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
+			{dir: KonnectivityAPIServerClientDir, about: "for kube-apiserver's egress selector", want: client(KonnectivityAPIServerClientDir),
+				lifetime: konnectivityLifetime, afterwards: "kube-apiserver reads it only when it starts: restart kube-apiserver"},
+		},
+	}, {
+		dir: KonnectivityAgentCADir, about: "CA of the connections of agents to konnectivity's server", options: newCAOptions(KonnectivityAgentCADir, true),
+		leaves: []leafDef{
+			{dir: KonnectivityAgentServerDir, about: "for konnectivity's server, towards agents", want: konnectivityAgentServer,
+				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
+			{dir: KonnectivityAgentDir, about: "for agents that have no token", want: client(KonnectivityAgentDir),
+				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart the agents"},
+		},
+	}}},
+}
+
+// SetNames lists what With may hold.
+func SetNames() []string {
+	var names []string
+	for _, s := range sets {
+		if s.name != setServing {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
+// PairInfo describes one of the directories that Init keeps.
+type PairInfo struct {
+	Set   string // "serving" for the set that is always made
+	Dir   string
+	About string
+	CA    bool // a CA's directory has no ca.crt
+}
+
+// Pairs lists all directories that Init knows, each CA before its leaves.
+func Pairs() []PairInfo {
+	var out []PairInfo
+	for _, s := range sets {
+		for _, ca := range s.cas {
+			out = append(out, PairInfo{s.name, ca.dir, ca.about, true})
+			for _, l := range ca.leaves {
+				out = append(out, PairInfo{s.name, l.dir, l.about, false})
+			}
+		}
+	}
+	return out
+}
+
+func newCAOptions(name string, mutual bool) func(*InitOptions, spec) CAOptions {
+	return func(*InitOptions, spec) CAOptions {
+		return CAOptions{Name: name, Usage: x509.ExtKeyUsageClientAuth, MutualTLS: mutual}
+	}
+}
+
+func client(user string) func(*InitOptions) (spec, error) {
+	return func(*InitOptions) (spec, error) { return ClientOptions{User: user}.spec() }
+}
+
+// konnectivityServer is dialled by kube-apiserver, on the same machine unless it is told otherwise.
+func konnectivityServer(o *InitOptions) (spec, error) {
+	names := o.KonnectivityServerNames
+	if names == nil {
+		names = []string{"localhost", "127.0.0.1", "::1"}
+	}
+	return hostsSpec("konnectivity-server-name", names)
+}
+
+// konnectivityAgentServer is dialled from other machines, by an address that only its operator knows.
+func konnectivityAgentServer(o *InitOptions) (spec, error) {
+	const field = "konnectivity-agent-server-name"
+	if len(o.KonnectivityAgentServerNames) == 0 {
+		return spec{}, &InvalidError{field, "", "expected the DNS name or IP address that agents dial (their --proxy-server-host); set it"}
+	}
+	return hostsSpec(field, o.KonnectivityAgentServerNames)
+}
+
+func hostsSpec(field string, names []string) (spec, error) {
+	dns, ips, err := parseHosts(field, names)
+	if err != nil {
+		return spec{}, err
+	}
+	if len(dns)+len(ips) == 0 {
+		return spec{}, &InvalidError{field, "", "expected at least one DNS name or IP address"}
+	}
+	return ServingOptions{DNSNames: dns, IPs: toStrings(ips)}.spec()
+}
+
+// flags spells flags with the files of a directory: flags(dir, "--cert", CertFile) is --cert=dir/tls.crt.
+func flags(dir string, pairs ...string) string {
+	var out []string
+	for pair := range slices.Chunk(pairs, 2) {
+		out = append(out, pair[0]+"="+filepath.Join(dir, pair[1]))
+	}
+	return strings.Join(out, " ")
+}
+
+func nextServing(dir string) []string {
+	return []string{"extension-apiserver " + flags(filepath.Join(dir, ServingDir), "--tls-cert-file", CertFile, "--tls-private-key-file", KeyFile)}
+}
+
+func nextFrontProxy(dir string) []string {
+	return []string{"kube-apiserver " + flags(filepath.Join(dir, FrontProxyClientDir), "--proxy-client-cert-file", CertFile,
+		"--proxy-client-key-file", KeyFile, "--requestheader-client-ca-file", BundleFile) + " --requestheader-allowed-names=" + FrontProxyUser}
+}
+
+func nextKonnectivity(dir string) []string {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return []string{
+		"proxy-server " + flags(at(KonnectivityServerDir), "--server-cert", CertFile, "--server-key", KeyFile, "--server-ca-cert", BundleFile) + " " +
+			flags(at(KonnectivityAgentServerDir), "--cluster-cert", CertFile, "--cluster-key", KeyFile),
+		"proxy-agent " + flags(at(KonnectivityAgentDir), "--ca-cert", BundleFile),
+		"# agents without a token: proxy-server " + flags(at(KonnectivityAgentServerDir), "--cluster-ca-cert", BundleFile) +
+			", proxy-agent " + flags(at(KonnectivityAgentDir), "--agent-cert", CertFile, "--agent-key", KeyFile),
+		"# kube-apiserver's EgressSelectorConfiguration: " +
+			flags(at(KonnectivityAPIServerClientDir), "clientCert", CertFile, "clientKey", KeyFile, "caBundle", BundleFile),
+	}
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func allSets(dir string) InitOptions {
+	opts := initOptions(dir, epoch)
+	opts.With = SetNames()
+	opts.KonnectivityAgentServerNames = []string{"konnectivity.example.com", "10.0.0.9"}
+	return opts
+}
+
+// What each pair may do, set by set: the names of its CA, its names and its usages.
+func TestInitMakesTheSets(t *testing.T) {
+	type pair struct {
+		usages, names string
+		life          int // days
+	}
+	both, server, client := "[serverAuth clientAuth]", "[serverAuth]", "[clientAuth]"
+	serving := map[string]pair{
+		"serving-ca": {server, "[] []", 1825}, "serving": {server, "[widgets.demo.svc widgets.demo widgets widgets.demo.svc.cluster.local] []", 90},
+	}
+	frontProxy := map[string]pair{"front-proxy-ca": {client, "[] []", 1825}, "front-proxy-client": {client, "[] []", 90}}
+	konnectivity := map[string]pair{
+		"konnectivity-server-ca": {both, "[] []", 1825}, "konnectivity-server": {server, "[localhost] [127.0.0.1 ::1]", 365},
+		"konnectivity-apiserver-client": {client, "[] []", 365},
+		"konnectivity-agent-ca":         {both, "[] []", 1825}, "konnectivity-agent-server": {server, "[konnectivity.example.com] [10.0.0.9]", 365},
+		"konnectivity-agent": {client, "[] []", 365},
+	}
+	for name, tc := range map[string]struct {
+		with []string
+		want []map[string]pair
+	}{
+		"default":      {nil, []map[string]pair{serving, frontProxy}},
+		"none":         {[]string{}, []map[string]pair{serving}},
+		"konnectivity": {[]string{"konnectivity"}, []map[string]pair{serving, konnectivity}},
+		"all":          {[]string{"konnectivity", "front-proxy"}, []map[string]pair{serving, frontProxy, konnectivity}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := allSets(t.TempDir())
+			if opts.With = tc.with; !slices.Contains(tc.with, SetKonnectivity) {
+				opts.KonnectivityAgentServerNames = nil
+			}
+			want, got := map[string]pair{}, map[string]pair{}
+			for _, set := range tc.want {
+				maps.Copy(want, set)
+			}
+			for _, item := range mustInit(t, opts).Items {
+				cert, err := parseCertificate(readPEM(t, item.Path, CertFile))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[item.Name] = pair{
+					sprint(extKeyUsageNames(cert.ExtKeyUsage, nil)), sprint(cert.DNSNames) + " " + sprint(toStrings(cert.IPAddresses)), item.Certificate.DaysLeft,
+				}
+			}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(pair{})); diff != "" {
+				t.Errorf("pairs (-want +got):\n%s", diff)
+			}
+			for name, got := range actions(mustInit(t, opts)) {
+				if !strings.HasPrefix(got, "kept: ") {
+					t.Errorf("once more: %s %s, want it kept", name, got)
+				}
+			}
+		})
+	}
+}
+
+func sprint(values []string) string { return "[" + strings.Join(values, " ") + "]" }
+
+// An agent must not pass for kube-apiserver, nor a client for a server, although both ends of a connection share a CA.
+func TestKonnectivityPairsStayApart(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, allSets(dir))
+	for _, tc := range []struct {
+		leaf, trust    string
+		client, server bool
+	}{
+		{KonnectivityAPIServerClientDir, KonnectivityServerDir, true, false},
+		{KonnectivityServerDir, KonnectivityAPIServerClientDir, false, true},
+		{KonnectivityAgentDir, KonnectivityAgentServerDir, true, false},
+		{KonnectivityAgentServerDir, KonnectivityAgentDir, false, true},
+		{KonnectivityAgentDir, KonnectivityServerDir, false, false},
+		{KonnectivityAPIServerClientDir, KonnectivityAgentServerDir, false, false},
+		{KonnectivityServerDir, KonnectivityAgentDir, false, false},
+		{FrontProxyClientDir, KonnectivityAgentServerDir, false, false},
+		{KonnectivityAgentDir, FrontProxyClientDir, false, false},
+	} {
+		pair, err := ReadKeyPair(filepath.Join(dir, tc.leaf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trust := readPEM(t, dir, tc.trust, BundleFile)
+		if err := verifyClient(pair.Certificate, trust); (err == nil) != tc.client {
+			t.Errorf("%s as a client of %s: got %v, want success %v", tc.leaf, tc.trust, err, tc.client)
+		}
+		if err := verifyServing(pair.Certificate, trust, ""); (err == nil) != tc.server {
+			t.Errorf("%s as a server of %s: got %v, want success %v", tc.leaf, tc.trust, err, tc.server)
+		}
+	}
+}
+
+// No option and no set makes a leaf with both usages; a specification has room for one.
+func TestLeavesHaveOneUsage(t *testing.T) {
+	opts := allSets("pki")
+	chains, err := opts.chains(opts.sets())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaves := 0
+	for _, c := range chains {
+		for _, l := range c.leaves {
+			leaves++
+			l.want.mutual = true // which is for CAs
+			if got := l.want.extKeyUsages(); len(got) != 1 {
+				t.Errorf("%s has the usages %s, want one", l.name, extKeyUsageNames(got, nil))
+			}
+		}
+	}
+	known := slices.DeleteFunc(Pairs(), func(p PairInfo) bool { return p.CA })
+	if leaves != len(known) {
+		t.Errorf("with all sets there are %d leaves, Pairs lists %d", leaves, len(known))
+	}
+}
+
+func TestSetOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*InitOptions)
+		field  string
+		want   string
+	}{
+		"unknown set":             {func(o *InitOptions) { o.With = []string{"front-proxy", "konectivity"} }, "with", "expected front-proxy or konnectivity"},
+		"empty set beside others": {func(o *InitOptions) { o.With = []string{"front-proxy", ""} }, "with", "expected front-proxy or konnectivity"},
+		"names without the set":   {func(o *InitOptions) { o.KonnectivityServerNames = []string{"a.example.com"} }, "with", "expected the set konnectivity, for a.example.com"},
+		"no name for agents":      {func(o *InitOptions) { o.With = []string{"konnectivity"} }, "konnectivity-agent-server-name", "--proxy-server-host"},
+		"name with a port": {func(o *InitOptions) {
+			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"a.example.com:8091"}
+		}, "konnectivity-agent-server-name", "leave a port out"},
+		"unspecified address": {func(o *InitOptions) {
+			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"0.0.0.0"}
+		}, "konnectivity-agent-server-name", "which nobody can dial"},
+		"no server name at all": {func(o *InitOptions) {
+			o.With, o.KonnectivityAgentServerNames, o.KonnectivityServerNames = []string{"konnectivity"}, []string{"a.example.com"}, []string{}
+		}, "konnectivity-server-name", "at least one"},
+		"long life":  {func(o *InitOptions) { o.Lifetime = 399 * day }, "lifetime", "--allow-long-lived"},
+		"no life":    {func(o *InitOptions) { o.Lifetime = -1 }, "lifetime", "at least one second"},
+		"no service": {func(o *InitOptions) { o.Service.Name = "" }, "service", "found nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := initOptions(filepath.Join(t.TempDir(), "new"), epoch)
+			tc.change(&opts)
+			_, err := Init(t.Context(), opts)
+			wantError(t, err, tc.want)
+			if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != tc.field || len(Flatten(err)) != 1 {
+				t.Errorf("got %v, want one *InvalidError for %s", err, tc.field)
+			}
+			if _, err := os.Stat(opts.Dir); err == nil {
+				t.Error("wrong options made a directory")
+			}
+		})
+	}
+}
+
+func TestInitLifetime(t *testing.T) {
+	opts := allSets(t.TempDir())
+	opts.Lifetime, opts.AllowLongLived = 500*day, true
+	for _, item := range mustInit(t, opts).Items {
+		want := 500
+		if item.Certificate.CA {
+			want = 1825
+		}
+		if item.Certificate.DaysLeft != want {
+			t.Errorf("%s lasts %d days, want %d", item.Name, item.Certificate.DaysLeft, want)
+		}
+	}
+	// Beyond its CA it is cut short, and that is said.
+	opts = allSets(t.TempDir())
+	opts.Lifetime, opts.AllowLongLived = 2*CALifetime, true
+	for _, item := range mustInit(t, opts).Items {
+		if c := item.Certificate; !c.CA && (!c.NotAfter.Equal(epoch.Add(CALifetime)) || !strings.Contains(strings.Join(item.Notes, " "), "ends with its CA")) {
+			t.Errorf("%s ends %s, notes %q; want it to end with its CA and a note", item.Name, c.NotAfter, item.Notes)
+		}
+	}
+}
+
+// What reads its certificate only at start must be restarted, which the report says when one was replaced.
+func TestInitTellsWhatToRestart(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, allSets(dir))
+	opts := allSets(dir)
+	opts.Now = at(epoch.Add(300 * day))
+	for _, item := range mustInit(t, opts).Items {
+		restart := strings.Contains(strings.Join(item.Notes, " "), "restart")
+		if want := strings.HasPrefix(item.Name, SetKonnectivity) && !item.Certificate.CA; restart != want {
+			t.Errorf("%s: notes %q, want a word on a restart %v", item.Name, item.Notes, want)
+		}
+	}
+}
+
+// Whoever has a user's certificate could be the front proxy if both came from one CA, however often it was signed.
+func TestInitRefusesTheUsersCA(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, initOptions(dir, epoch))
+	own, err := ReadKeyPair(filepath.Join(dir, FrontProxyCADir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := forgeWithKey(t, KeyPair{}, &x509.Certificate{BasicConstraintsValid: true, IsCA: true}, own.Key)
+	other := newClientCA(t)
+	write := func(b Bundle) string {
+		path := filepath.Join(t.TempDir(), "users.crt")
+		if err := os.WriteFile(path, b.PEM(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	strangers := write(Bundle{other.Certificate})
+	opts := initOptions(dir, epoch)
+	opts.ClientCAFiles = []string{strangers}
+	mustInit(t, opts)
+
+	opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, again.Certificate})}
+	opts.AllowNewCA = true // must not help: the bundle would still hold it
+	before := contents(t, dir)
+	_, err = Init(t.Context(), opts)
+	wantError(t, err, FrontProxyCADir+"/tls.crt: expected a CA of its own")
+	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+		t.Errorf("a refusal changed files:\n%s", diff)
+	}
+	// In the bundle alone it is as bad: that is what kube-apiserver trusts.
+	overwrite(FrontProxyClientDir+"/ca.crt", string(Bundle{own.Certificate, other.Certificate}.PEM()))(t, dir)
+	opts.ClientCAFiles = []string{strangers}
+	_, err = Init(t.Context(), opts)
+	wantError(t, err, FrontProxyClientDir+"/ca.crt: expected a CA of its own")
+	opts.ClientCAFiles = []string{filepath.Join(dir, "nowhere")}
+	_, err = Init(t.Context(), opts)
+	wantError(t, err, "expected a readable file")
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import "slices"
+
+// checks is all that can be found in files. Findings of C01 to C14 are about a certificate, F01 to F04 about a file.
+var checks = []Check[*target]{
+	{Rule{"C01", []Severity{Error, Info},
+		"the verifier of its peers refuses the certificate: no trusted CA signed it",
+		"give the peers the CA that signed it (ca.crt), or have it signed by the CA that they trust: certgen init"}, certified(checkChain)},
+	{Rule{"C02", []Severity{Error},
+		"certificate or CA lacks the extended key usage: serverAuth for servers, clientAuth for clients",
+		"make it anew with that one usage: certgen init"}, certified(checkUsage)},
+	{Rule{"C03", []Severity{Warning},
+		"a leaf may be used as server and as client, so who steals the server's key can act as a client",
+		"make one certificate for each: certgen init"}, certified(checkBothUsages)},
+	{Rule{"C04", []Severity{Error, Info},
+		"a serving certificate lacks the DNS name <service>.<namespace>.svc, the only one that kube-aggregator asks for",
+		"make it anew with the name: certgen init --service NAME --namespace NAMESPACE --out DIR"}, certified(checkServerName)},
+	{Rule{"C05", []Severity{Warning},
+		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an empty name",
+		"make it anew with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS"}, certified(checkOddNames)},
+	{Rule{"C06", []Severity{Error},
+		"the key is not the key of the certificate; servers refuse to load the pair",
+		"put back the key that belongs to the certificate, or make both anew: certgen init"}, certified(checkKeyMatches)},
+	{Rule{"C07", []Severity{Error, Warning},
+		"expired, not yet valid, or due: less than 30 days and less than a third of its life are left",
+		"renew it: certgen init"}, certified(checkValidity)},
+	{Rule{"C08", []Severity{Warning},
+		"the certificate outlives its CA; it will be refused earlier than it says",
+		"rotate the CA before it ends; certgen init issues no leaf that ends after its CA"}, certified(checkOutlivesCA)},
+	{Rule{"C09", []Severity{Error, Warning},
+		"weak key (RSA below 2048 bits, ECDSA below 256 bits), or a kind of key that parts of the field refuse (Ed25519)",
+		"make it anew with an ECDSA P-256 key: certgen init"}, certified(checkKeyStrength)},
+	{Rule{"C10", []Severity{Error, Warning},
+		"signed with SHA-1 or MD5, which Go refuses; a warning on a root, whose signature nobody checks",
+		"have it signed anew with SHA-256: certgen init"}, certified(checkSignatureAlgorithm)},
+	{Rule{"C11", []Severity{Error},
+		"a leaf says that it is a CA (CA:TRUE), so its key can sign certificates for any name",
+		"make it anew as a leaf: certgen init"}, certified(checkLeafIsCA)},
+	{Rule{"C12", []Severity{Error},
+		"a CA does not say that it is one (CA:TRUE with the key usage keyCertSign), so nothing that it signed is accepted",
+		"make the CA anew and have its leaves signed again: certgen init --allow-new-ca"}, certified(checkAuthority)},
+	{Rule{"C13", []Severity{Error},
+		"more CAs are between root and leaf than the root's path length allows",
+		"have the leaf signed by the root itself, or make a root with a greater path length"}, certified(checkPathLength)},
+	{Rule{"C14", []Severity{Error, Info},
+		"the CA's name constraints forbid a name of the certificate; as info, a serving CA has none and can vouch for any host",
+		"leave the name out, or make a CA for it: certgen init --allow-new-ca"}, certified(checkNameConstraints)},
+	{Rule{"F01", []Severity{Error, Warning},
+		"others than its owner can read or change a private key; a warning when it is only readable by its group",
+		"chmod 600 FILE"}, checkKeyMode},
+	{Rule{"F02", []Severity{Error},
+		"a file is missing, or the user who runs certgen cannot read it",
+		"put the file back, or allow reading it"}, checkReadable},
+	{Rule{"F03", []Severity{Info},
+		"certificate and key are plain files, so a server that reloads may see one of them new and the other old",
+		"write them with certgen init, or mount them from a Secret; both switch them together"}, checkAtomicLayout},
+	{Rule{"F04", []Severity{Error, Warning},
+		"not the plain PEM that all readers take: damaged, encrypted or foreign blocks, CRLF, text after the last block",
+		"write the file anew as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else"}, checkPEM},
+	{Rule{"P01", []Severity{Error},
+		"the front proxy's common name is not among --requestheader-allowed-names, so API servers refuse whom it names",
+		"make it anew with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}, certified(checkAllowedName)},
+}
+
+// certified passes over targets without a certificate that can be parsed; F02 and F04 say why there is none.
+func certified(find func(*target) []Finding) func(*target) []Finding {
+	return func(t *target) []Finding {
+		if t.leaf == nil {
+			return nil
+		}
+		return find(t)
+	}
+}
+
+// Rules returns the rules of all checks of files, in the order of their IDs.
+func Rules() []Rule {
+	var out []Rule
+	for _, c := range checks {
+		r := c.Rule
+		r.Severities = slices.Clone(r.Severities)
+		out = append(out, r)
+	}
+	return out
+}
+
+// expiryChecks are those that a report of ends shows.
+func expiryChecks() []Check[*target] {
+	return slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool {
+		return c.ID != "C07" && c.ID != "C08"
+	})
+}

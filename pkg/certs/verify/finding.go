@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"   // a peer refuses it, or a key is open to others
+	Warning Severity = "warning" // it works, and will not for long or not everywhere
+	Info    Severity = "info"    // good to know; nothing has to be done
+)
+
+// Rule is one thing that can be wrong.
+type Rule struct {
+	ID         string     `json:"id"`         // never used for anything else, so that scripts can rely on it
+	Severities []Severity `json:"severities"` // that its findings can have, the worst first
+	Meaning    string     `json:"meaning"`    // what is wrong, and for whom
+	Fix        string     `json:"fix"`        // what to do when a finding says nothing better
+}
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	ID       string   `json:"id"` // of its Rule
+	Severity Severity `json:"severity"`
+	Object   string   `json:"object"`   // the path of a file
+	Evidence string   `json:"evidence"` // what was found; never a part of a key
+	Fix      string   `json:"fix"`      // a command, or what to do next
+}
+
+// Check is a Rule with the function that finds it in a subject. What the function leaves empty in a Finding is filled
+// in: the ID, the worst severity and the fix of the rule, and the object that Run was given.
+type Check[T any] struct {
+	Rule
+	Find func(subject T) []Finding
+}
+
+// Run does all checks on one subject, which findings call object.
+func Run[T any](checks []Check[T], subject T, object string) []Finding {
+	var out []Finding
+	for _, c := range checks {
+		for _, f := range c.Find(subject) {
+			f.ID = c.ID
+			f.Severity = cmp.Or(f.Severity, c.Severities[0])
+			f.Object = cmp.Or(f.Object, object)
+			f.Fix = cmp.Or(f.Fix, c.Fix)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var ranks = []Severity{Error, Warning, Info}
+
+// Sort puts the worst first, and gives the same order for the same findings. It drops doubles.
+func Sort(findings []Finding) []Finding {
+	slices.SortFunc(findings, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(ranks, a.Severity), slices.Index(ranks, b.Severity)),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.ID, b.ID),
+			cmp.Compare(a.Evidence, b.Evidence), cmp.Compare(a.Fix, b.Fix),
+		)
+	})
+	return slices.Compact(findings)
+}
+
+// Count returns how many findings have the severity.
+func Count(findings []Finding, severity Severity) int {
+	n := 0
+	for _, f := range findings {
+		if f.Severity == severity {
+			n++
+		}
+	}
+	return n
+}

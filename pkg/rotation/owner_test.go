@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// TestOwnersBeforeItBegins: a rotation that somebody would take back, or that would be refused at its second step, does not
+// begin. One that changes no caBundle says who owns it.
+func TestOwnersBeforeItBegins(t *testing.T) {
+	annotated := func(name string) func(*apiregistrationv1.APIService) {
+		return func(a *apiregistrationv1.APIService) { a.Annotations = map[string]string{name: "demo/widgets"} }
+	}
+	owned := func(managers ...string) func(*apiregistrationv1.APIService) {
+		return func(a *apiregistrationv1.APIService) {
+			for _, m := range managers {
+				*a = ownedBy(*a, m, metav1.ManagedFieldsOperationApply)
+			}
+		}
+	}
+	const injector, other = "cert-manager keeps its caBundle (annotation cert-manager.io/inject-", `found "kubectl", so nothing was written; take caBundle out`
+	for name, tc := range map[string]struct {
+		rotation string
+		register func(*apiregistrationv1.APIService)
+		refused  string
+		note     string
+	}{
+		"serving, injected":              {Serving, annotated("cert-manager.io/inject-ca-from"), injector, ""},
+		"serving-ca, injected":           {ServingCA, annotated("cert-manager.io/inject-ca-from-secret"), injector, ""},
+		"serving-ca, another annotation": {ServingCA, annotated("cert-manager.io/inject-apiserver-ca"), injector, ""},
+		"serving, of another":            {Serving, owned("kubectl"), "", `"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
+		"serving-ca, of another":         {ServingCA, owned("kubectl"), other, ""},
+		"serving-ca, shared":             {ServingCA, owned(FieldManager, "kubectl"), other, ""},
+		"serving-ca, ours":               {ServingCA, owned(FieldManager), "", ""},
+		"proxy-client":                   {ProxyClient, annotated("cert-manager.io/inject-ca-from"), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.register = tc.register
+			opts := f.options(tc.rotation)
+			var notes []string
+			opts.Progress = func(e Event) {
+				if e.Type == EventNote {
+					notes = append(notes, e.Message)
+				}
+			}
+			before := f.world()
+			_, err := Run(t.Context(), opts)
+			if _, blocked := errors.AsType[*BlockedError](err); blocked || (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+				t.Errorf("got %v, want it refused with %q", err, tc.refused)
+			}
+			if after := f.world(); tc.refused != "" && after != before {
+				t.Errorf("something has changed; before:\n%s\nafter:\n%s", before, after)
+			}
+			if got := strings.Join(notes, "\n"); (got == "") != (tc.note == "") || !strings.Contains(got, tc.note) {
+				t.Errorf("got the notes %q, want %q", got, tc.note)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// runTo kills a rotation at an event.
+func (f *fakeCluster) runTo(rotation, step string, event EventType) {
+	f.t.Helper()
+	opts := f.options(rotation)
+	opts.Progress = func(e Event) {
+		if e.Step == step && e.Type == event {
+			panic(killed{})
+		}
+	}
+	defer func() {
+		if _, ok := recover().(killed); !ok {
+			f.t.Fatalf("there was no event %s of step %s", event, step)
+		}
+	}()
+	_, err := Run(f.t.Context(), opts)
+	f.t.Fatalf("not killed: %v", err)
+}
+
+// TestHoldIsTakenUp: a step that was observed is not done again, and its hold began then, whoever waited.
+func TestHoldIsTakenUp(t *testing.T) {
+	f := newFake(t)
+	f.runTo(ServingCA, "trust", EventHolding)
+	version, observed := f.version, f.now
+	f.now = f.now.Add(40 * time.Minute)
+	opts := f.options(ServingCA)
+	opts.Progress = func(e Event) {
+		if e.Step == "trust" && e.Type == EventFinished && (e.Time.Sub(observed) != time.Hour || f.version != version) {
+			t.Errorf("held until %s after it was observed, want 1h; %d more writes, want 0", e.Time.Sub(observed), f.version-version)
+		}
+	}
+	if _, err := Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRecordedBeforeItBegins: whoever finds the files of a step finds its record.
+func TestRecordedBeforeItBegins(t *testing.T) {
+	for _, rotation := range Rotations() {
+		plan, err := Plan(rotation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range plan {
+			f := newFake(t)
+			f.runTo(rotation, s.Name, EventStarted)
+			if state := f.state(); state == nil || len(state.Steps) != i+1 || state.Steps[i].Name != s.Name || state.Steps[i].ObservedAt != nil {
+				t.Errorf("%s at the beginning of %s: the record is %s", rotation, s.Name, f.stateText())
+			}
+		}
+	}
+}
+
+// TestAbortWaits: the new CA stays trusted until every endpoint serves the old certificate again.
+func TestAbortWaits(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	f.runTo(ServingCA, "switch", EventObserved)
+	f.stuckLeaf = f.cert("serving")
+	_, err := Abort(t.Context(), f.options(ServingCA))
+	if _, ok := errors.AsType[*BlockedError](err); !ok {
+		t.Errorf("got %v, want a BlockedError", err)
+	}
+	f.mustAnswer()
+	f.stuckLeaf = nil
+	if _, err := Abort(t.Context(), f.options(ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkAborted(b)
+}

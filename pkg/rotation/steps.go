@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// StepKind says what a step may break. Trust comes before identity, and identity before distrust; no step is two of them.
+type StepKind string
+
+// The kinds of steps.
+const (
+	Files    StepKind = "files"    // files that nobody serves, presents or trusts
+	Trust    StepKind = "trust"    // the new CA is trusted beside the old one
+	Identity StepKind = "identity" // the new certificate takes the place of the old one
+	Distrust StepKind = "distrust" // the old CA is trusted no more
+)
+
+// step is one row of a rotation's table. Each function may be called again after it was cut short.
+type step struct {
+	name  string
+	kind  StepKind
+	about string // what is done and what is waited for, for people
+	do    func(context.Context) error
+	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing. A *stopError
+	// means that waiting is no help.
+	observed func(context.Context) error
+	hold     bool // wait before the next step, see Options.Hold
+	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. Either may be nil.
+	undo, undone func(context.Context) error
+	// final is true for the step that removes what undo needs.
+	final bool
+}
+
+// stopError ends the waiting for a step at once.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return e.err.Error() }
+func (e *stopError) Unwrap() error { return e.err }
+
+// stopf is a reason to stop that waiting will not remove.
+func stopf(format string, args ...any) error { return &stopError{fmt.Errorf(format, args...)} }
+
+// BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. New and old
+// are both trusted, so requests are answered. Running the rotation again takes it up; Abort takes it back.
+type BlockedError struct {
+	Rotation, Step string
+	Waited         time.Duration
+	Missing        error // what was not seen
+	TookBack       bool  // the step trusted the old CA no more, and that was taken back
+}
+
+func (e *BlockedError) Error() string {
+	taken := ""
+	if e.TookBack {
+		taken = " the old CA is trusted again;"
+	}
+	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v;%s what is in use stays trusted; "+
+		"put that right and run the same command again, or take it back with --abort",
+		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, taken)
+}
+
+func (e *BlockedError) Unwrap() error { return e.Missing }
+
+// isBroken tells failures that waiting does not mend.
+func isBroken(err error) bool {
+	_, broken := errors.AsType[*stopError](err)
+	return broken
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/rotation"
+)
+
+func dryRuns(l *live) {
+	before := l.versions()
+	for _, dryRun := range []rotation.DryRun{rotation.DryRunClient, rotation.DryRunServer} {
+		o := l.options()
+		o.DryRun = dryRun
+		if got := l.mustApply(o); got[rotation.ApplyCreate] != 1 || got[rotation.ApplyChange] != len(l.apiServices()) {
+			l.Errorf("%s: got %v, want the Secret created and every APIService changed", dryRun, got)
+		}
+		if after := l.versions(); after != before {
+			l.Errorf("%s: got %s, want nothing written: %s", dryRun, after, before)
+		}
+	}
+}
+
+func applyTwice(l *live) {
+	l.mustApply(l.options())
+	before := l.versions()
+	if got := l.mustApply(l.options()); got[rotation.ApplyUnchanged] != len(l.apiServices())+1 {
+		l.Errorf("the second time: got %v, want all unchanged", got)
+	}
+	if after := l.versions(); after != before {
+		l.Errorf("the second time: got %s, want nothing written: %s", after, before)
+	}
+	secret, err := l.cluster.Core.CoreV1().Secrets(l.service.Namespace).Get(l.Context(), secretName, metav1.GetOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	pair, err := certs.ParseKeyPair(secret.Data[certs.CertFile], secret.Data[certs.KeyFile])
+	if err != nil || pair.Certificate.IsCA || len(secret.Data) != 3 {
+		l.Errorf("got %v with %d keys, %v; want the serving pair and its CAs", pair, len(secret.Data), err)
+	}
+	o := l.allOptions()
+	o.Secret = secretName
+	l.healthy(o)
+}
+
+// nextDir is a directory with the serving pair in use and one CA more.
+func (l *live) nextDir() (dir string, bundle certs.Bundle) {
+	l.Helper()
+	pair, err := certs.ReadKeyPair(filepath.Join(l.env.PKI(), certs.ServingDir))
+	if err != nil {
+		l.Fatal(err)
+	}
+	next, err := certs.NewCA(certs.CAOptions{Name: "next-ca", Usage: x509.ExtKeyUsageServerAuth})
+	if err != nil {
+		l.Fatal(err)
+	}
+	bundle = certs.Bundle{l.servingCA(), next.Certificate}
+	dir = l.TempDir()
+	if err := pair.Write(filepath.Join(dir, certs.ServingDir), bundle); err != nil {
+		l.Fatal(err)
+	}
+	return dir, bundle
+}
+
+func (l *live) servingCA() *x509.Certificate {
+	l.Helper()
+	pair, err := certs.ReadKeyPair(filepath.Join(l.env.PKI(), certs.ServingCADir))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return pair.Certificate
+}
+
+func conflict(l *live) {
+	before := l.versions()
+	o := l.options()
+	next, bundle := l.nextDir()
+	o.From = next
+	if _, err := l.apply(o); !isOwned(err, false) {
+		l.Errorf("got %v, want the other manager named", err)
+	}
+	if _, err := l.cluster.ApplyCABundle(l.Context(), l.service, bundle); !isOwned(err, false) {
+		l.Errorf("ApplyCABundle: got %v, want the other manager named", err)
+	}
+	if after := l.versions(); after != before {
+		l.Errorf("got %s, want nothing written: %s", after, before)
+	}
+	l.shareSecret()
+	// What is there already, by force: certgen is the only owner then, and the next change needs none.
+	o.From, o.ForceConflicts = l.env.PKI(), true
+	if got := l.mustApply(o); got[rotation.ApplyChange] != len(l.apiServices())+1 {
+		l.Errorf("the same bytes by force: got %v, want every APIService and the Secret taken over", got)
+	}
+	if got := l.mustApply(o); got[rotation.ApplyUnchanged] != len(l.apiServices())+1 {
+		l.Errorf("the same bytes by force, again: got %v, want all unchanged", got)
+	}
+	for _, a := range l.apiServices() {
+		if want := (certs.Bundle{l.servingCA()}).PEM(); !bytes.Equal(a.Spec.CABundle, want) {
+			l.Errorf("%s: got the caBundle %q, want %q", a.Name, a.Spec.CABundle, want)
+		}
+	}
+	o.From, o.ForceConflicts = next, false
+	if got := l.mustApply(o); got[rotation.ApplyChange] != len(l.apiServices())+1 {
+		l.Errorf("got %v, want all changed", got)
+	}
+	// To take a CA out again needs more than force.
+	o.From = l.env.PKI()
+	if _, err := l.apply(o); err == nil || !strings.Contains(err.Error(), "--replace-trust") {
+		l.Errorf("got %v, want it refused to take out a CA that is trusted", err)
+	}
+	o.ReplaceTrust = true
+	l.mustApply(o)
+	l.healthy(l.allOptions())
+}
+
+// shareSecret makes another manager an owner of what the Secret holds.
+func (l *live) shareSecret() {
+	l.Helper()
+	client := l.cluster.Core.CoreV1().Secrets(l.service.Namespace)
+	secret, err := client.Get(l.Context(), secretName, metav1.GetOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	same := corev1ac.Secret(secretName, l.service.Namespace).WithType(secret.Type).WithData(secret.Data)
+	if _, err := client.Apply(l.Context(), same, metav1.ApplyOptions{FieldManager: "helm"}); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func isOwned(err error, injector bool) bool {
+	owned, ok := errors.AsType[*rotation.OwnedError](err)
+	return ok && owned.Injector == injector
+}
+
+func seenByEach(l *live) {
+	_, bundle := l.nextDir()
+	urls, err := l.cluster.KubeAPIServers(l.Context())
+	if err != nil || len(urls) != 2 {
+		l.Fatalf("got kube-apiservers %q, %v; want 2", urls, err)
+	}
+	for _, wanted := range []certs.Bundle{bundle, bundle[:1]} {
+		applied, err := l.cluster.ApplyCABundle(l.Context(), l.service, wanted)
+		if err != nil {
+			l.Fatal(err)
+		}
+		for _, url := range urls {
+			for _, a := range applied {
+				if !a.Changed {
+					l.Errorf("%s: got unchanged, want it changed", a.APIService.Name)
+				}
+				l.env.Eventually(l.T, "the write to be seen", waitLimit, func(ctx context.Context) error {
+					return errors.Join(l.cluster.SeenBy(ctx, url, a.APIService), l.cluster.Answers(ctx, url, a.APIService))
+				})
+			}
+		}
+	}
+	future := l.apiServices()[0]
+	future.ResourceVersion = "99999999"
+	if err := l.cluster.SeenBy(l.Context(), urls[1], future); err == nil {
+		l.Errorf("%s has seen a resourceVersion that does not exist", urls[1])
+	}
+	another := l.apiServices()[0]
+	another.UID = "another"
+	if err := l.cluster.SeenBy(l.Context(), urls[1], another); err == nil {
+		l.Errorf("%s has seen an APIService with another uid", urls[1])
+	}
+}
+
+func certManager(l *live) {
+	l.patch(`{"metadata":{"annotations":{"cert-manager.io/inject-ca-from":"demo/x"}}}`)
+	before := l.versions()
+	o := l.options()
+	o.ForceConflicts = true
+	if _, err := l.apply(o); !isOwned(err, true) {
+		l.Errorf("got %v, want cert-manager named", err)
+	}
+	if after := l.versions(); after != before {
+		l.Errorf("got %s, want nothing written: %s", after, before)
+	}
+	l.patch(`{"metadata":{"annotations":null}}`)
+}
+
+// gone: what was planned for an APIService does not bring it back, and nothing else is written then.
+func gone(l *live) {
+	o := l.options()
+	o.From, _ = l.nextDir()
+	o.ForceConflicts = true // a conflict would hide it
+	plan, err := l.cluster.PlanApply(l.Context(), o)
+	if err != nil {
+		l.Fatal(err)
+	}
+	all := l.apiServices()
+	client := l.cluster.Aggregator.ApiregistrationV1().APIServices()
+	if err := client.Delete(l.Context(), all[0].Name, metav1.DeleteOptions{}); err != nil {
+		l.Fatal(err)
+	}
+	before := l.versions()
+	if err := l.cluster.Apply(l.Context(), plan); err == nil || !strings.Contains(err.Error(), "uid mismatch") {
+		l.Errorf("got %v, want the uid refused", err)
+	}
+	if after := l.versions(); after != before {
+		l.Errorf("got %s, want nothing written: %s", after, before)
+	}
+	// Another under its name, which says everything that an APIService must, is not the one of the plan either.
+	fresh := apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: all[0].Name}, Spec: all[0].Spec}
+	if _, err := client.Create(l.Context(), &fresh, metav1.CreateOptions{}); err != nil {
+		l.Fatal(err)
+	}
+	if err := l.cluster.Apply(l.Context(), plan); err == nil || !strings.Contains(err.Error(), "metadata.uid: ") {
+		l.Errorf("made anew: got %v, want the uid refused", err)
+	}
+	l.mustApply(l.options())
+	l.healthy(l.allOptions())
+}
+
+func insecure(l *live) {
+	l.patch(`{"spec":{"caBundle":null,"insecureSkipTLSVerify":true}}`)
+	if _, err := l.apply(l.options()); err == nil || !strings.Contains(err.Error(), "--clear-insecure") {
+		l.Errorf("got %v, want it refused", err)
+	}
+	if r := l.check(l.allOptions()); !has(r, "K01", verify.Warning, "insecureSkipTLSVerify is true") || r.Failed(false) {
+		l.Errorf("got %+v, want K01", r.Findings)
+	}
+	o := l.options()
+	o.ClearInsecure = true
+	if _, err := l.apply(o); err == nil {
+		l.Error("another manager owns insecureSkipTLSVerify: got no error, want a conflict")
+	}
+	o.ForceConflicts = true
+	l.mustApply(o)
+	before := l.versions()
+	if got := l.mustApply(l.options()); got[rotation.ApplyUnchanged] != len(l.apiServices())+1 || l.versions() != before {
+		l.Errorf("the second time: got %v and %s, want all unchanged: %s", got, l.versions(), before)
+	}
+	l.healthy(l.allOptions())
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/rotation"
+)
+
+func has(r *rotation.LiveReport, id string, severity verify.Severity, evidence string) bool {
+	for _, f := range r.Findings {
+		if f.ID == id && f.Severity == severity && strings.Contains(f.Evidence, evidence) {
+			return true
+		}
+	}
+	return false
+}
+
+func checkFaults(l *live) {
+	// A placeholder for a caBundle: requests fail, and the condition can stay True.
+	l.patch(`{"spec":{"caBundle":"Cg=="}}`)
+	l.env.Eventually(l.T, "K02 and K08", waitLimit, func(context.Context) error {
+		if r := l.check(l.allOptions()); !has(r, "K02", verify.Error, "placeholder") || !has(r, "K08", verify.Error, "") {
+			return fmt.Errorf("got %+v", r.Findings)
+		}
+		return nil
+	})
+	// The CA of somebody else.
+	_, bundle := l.nextDir()
+	if _, err := l.cluster.ApplyCABundle(l.Context(), l.service, bundle[1:]); !isOwned(err, false) {
+		l.Errorf("got %v, want the other manager named", err)
+	}
+	o := l.options()
+	o.ForceConflicts = true
+	l.mustApply(o)
+	if _, err := l.cluster.ApplyCABundle(l.Context(), l.service, bundle[1:]); err != nil {
+		l.Fatal(err)
+	}
+	if r := l.check(l.allOptions()); !has(r, "K03", verify.Error, "unknown authority") || !has(r, "K04", verify.Warning, "is not in the ca.crt of") {
+		l.Errorf("got %+v, want K03 and K04", r.Findings)
+	}
+	o.ReplaceTrust = true
+	l.mustApply(o)
+	l.healthy(l.allOptions())
+	// Another certificate is stored than served, and another front proxy is nobody.
+	other := l.TempDir()
+	if _, err := certs.Init(l.Context(), certs.InitOptions{Dir: other, Service: l.service}); err != nil {
+		l.Fatal(err)
+	}
+	r := l.check(rotation.LiveOptions{From: other, ProxyClient: filepath.Join(other, certs.FrontProxyClientDir)})
+	if !has(r, "K06", verify.Error, "stored in "+filepath.Join(other, certs.ServingDir)) || !has(r, "P11", verify.Error, "it answered 401") {
+		l.Errorf("got %+v, want K06 and P11", r.Findings)
+	}
+	// A server that is gone.
+	if err := l.env.StopServer(l.env.Servers[1]); err != nil {
+		l.Fatal(err)
+	}
+	if r := l.check(l.allOptions()); !has(r, "K12", verify.Warning, "refused") {
+		l.Errorf("got %+v, want K12", r.Findings)
+	}
+	if err := l.env.StartServer(l.Context(), l.env.Servers[1]); err != nil {
+		l.Fatal(err)
+	}
+	l.healthy(l.allOptions())
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/test/env"
+)
+
+// waitLimit is how long a condition may take to come true on a busy machine: kube-apiserver looks at an APIService that
+// failed each 30 s.
+const waitLimit = 90 * time.Second
+
+const secretName = "extension-apiserver-serving"
+
+// live is a real control plane of two kube-apiservers with two of our servers, as rotation sees it.
+type live struct {
+	*testing.T
+	env     *env.Environment
+	cluster *rotation.Cluster
+	service certs.Service
+}
+
+// TestApplyAndCheck brings certificates into a real cluster and looks at it when all is well and with faults.
+func TestApplyAndCheck(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces need root: run the tests as root")
+	}
+	e := env.New(t, env.Options{Network: env.EndpointRouting, KubeAPIServers: 2, Servers: 2})
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := rotation.NewCluster(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Dial = config.Dial
+	service := certs.Service{Name: env.ServiceName, Namespace: env.Namespace}
+	for _, step := range []struct {
+		name string
+		test func(*live)
+	}{
+		{"check finds nothing", checkHealthy},
+		{"dry runs write nothing", dryRuns},
+		{"apply, and again", applyTwice},
+		{"another manager's field", conflict},
+		{"seen by each kube-apiserver", seenByEach},
+		{"cert-manager's field", certManager},
+		{"an APIService that is gone", gone},
+		{"insecureSkipTLSVerify", insecure},
+		{"check finds faults", checkFaults},
+	} {
+		// Each builds on those before.
+		if !t.Run(step.name, func(t *testing.T) { step.test(&live{t, e, cluster, service}) }) {
+			return
+		}
+	}
+}
+
+func (l *live) options() rotation.ApplyOptions {
+	return rotation.ApplyOptions{Service: l.service, From: l.env.PKI(), Secret: secretName}
+}
+
+// apply plans and applies.
+func (l *live) apply(o rotation.ApplyOptions) (*rotation.ApplyReport, error) {
+	l.Helper()
+	plan, err := l.cluster.PlanApply(l.Context(), o)
+	if err != nil {
+		return nil, err
+	}
+	return plan, l.cluster.Apply(l.Context(), plan)
+}
+
+func (l *live) mustApply(o rotation.ApplyOptions) map[rotation.ApplyAction]int {
+	l.Helper()
+	plan, err := l.apply(o)
+	if err != nil {
+		l.Fatal(err)
+	}
+	actions := map[rotation.ApplyAction]int{}
+	for _, item := range plan.Items {
+		actions[item.Action]++
+		if want := item.Action != rotation.ApplyUnchanged && o.DryRun != rotation.DryRunClient; item.Done != want {
+			l.Errorf("%s %s: got done %t, want %t", item.Kind, item.Name, item.Done, want)
+		}
+	}
+	return actions
+}
+
+func (l *live) apiServices() []apiregistrationv1.APIService {
+	l.Helper()
+	all, err := l.cluster.APIServices(l.Context(), l.service)
+	if err != nil || len(all) == 0 {
+		l.Fatalf("got %d APIServices, %v", len(all), err)
+	}
+	return all
+}
+
+// versions are the resourceVersions of all that apply can write.
+func (l *live) versions() string {
+	l.Helper()
+	var out []string
+	for _, a := range l.apiServices() {
+		out = append(out, a.Name+"@"+fmt.Sprint(a.Generation, a.Spec.InsecureSkipTLSVerify, len(a.ManagedFields), len(a.Spec.CABundle)))
+	}
+	secret, err := l.cluster.Core.CoreV1().Secrets(l.service.Namespace).Get(l.Context(), secretName, metav1.GetOptions{})
+	if err == nil {
+		out = append(out, "Secret@"+secret.ResourceVersion)
+	}
+	return strings.Join(out, " ")
+}
+
+// patch changes the first APIService as another manager.
+func (l *live) patch(patch string) {
+	l.Helper()
+	name := l.apiServices()[0].Name
+	_, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "helm"})
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *live) check(o rotation.LiveOptions) *rotation.LiveReport {
+	l.Helper()
+	o.Service = l.service
+	report, err := l.cluster.Check(l.Context(), o)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return report
+}
+
+func (l *live) allOptions() rotation.LiveOptions {
+	return rotation.LiveOptions{From: l.env.PKI(), ProxyClient: filepath.Join(l.env.PKI(), certs.FrontProxyClientDir)}
+}
+
+// healthy waits until nothing is wrong.
+func (l *live) healthy(o rotation.LiveOptions) {
+	l.Helper()
+	l.env.Eventually(l.T, "no finding", waitLimit, func(context.Context) error {
+		if r := l.check(o); len(r.Findings) > 0 {
+			return fmt.Errorf("got %+v", r.Findings)
+		}
+		return nil
+	})
+}
+
+func checkHealthy(l *live) {
+	l.healthy(l.allOptions())
+	r := l.check(l.allOptions())
+	// The Service, 3 APIServices, 2 endpoints, the directory, 2 kube-apiservers, the ConfigMap, the front proxy.
+	if want := 1 + len(l.apiServices()) + 2 + 1 + 2 + 1 + 1; r.Summary.Checked != want || r.Failed(true) {
+		l.Errorf("got %+v, want %d things checked", r, want)
+	}
+}

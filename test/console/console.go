@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package console talks to the console of a widget, the sample's streaming subresource, with the client that kubectl exec uses. It is for
+// tests of one connection that stays open.
+package console
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// patience is how long an answer, or the end, may take on a busy machine.
+const patience = time.Minute
+
+// Console is an open console of a widget.
+type Console struct {
+	// In is the input, closed by whoever has no more to say.
+	In *io.PipeWriter
+	// Out is the output, ErrOut what went wrong. Someone must read what comes, or the console waits.
+	Out, ErrOut *bufio.Scanner
+	// Ended gets how the server said that it ended: nil for success.
+	Ended <-chan error
+
+	out *io.PipeWriter
+}
+
+// Open connects as the user of the config, with its Dial. The console ends with ctx. One that cannot be opened has Ended.
+func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, name string) *Console {
+	t.Helper()
+	// remotecommand dials by itself, in the network of this process: a listener there leads to kube-apiserver.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeAPIServer := strings.TrimPrefix(config.Host, "https://")
+	env.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return config.Dial(ctx, "tcp", kubeAPIServer) })
+	target := url.URL{Scheme: "https", Host: listener.Addr().String(),
+		Path: "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets/" + name + "/console"}
+	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	stderr, errOut := io.Pipe()
+	ended := make(chan error, 1)
+	c := &Console{In: stdin, Out: bufio.NewScanner(stdout), ErrOut: bufio.NewScanner(stderr), Ended: ended, out: out}
+	go func() {
+		defer listener.Close()
+		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errOut})
+		in.CloseWithError(err) // or a writer waits without end
+		out.CloseWithError(err)
+		errOut.CloseWithError(err)
+		ended <- err
+	}()
+	return c
+}
+
+// Say sends a line.
+func (c *Console) Say(t testing.TB, line string) {
+	t.Helper()
+	if _, err := io.WriteString(c.In, line+"\n"); err != nil {
+		t.Fatalf("say %q: %v", line, err)
+	}
+}
+
+// Answer reads a line of Out or ErrOut and compares its begin.
+func (c *Console) Answer(t testing.TB, from *bufio.Scanner, want string) {
+	t.Helper()
+	silent := time.AfterFunc(patience, func() { c.out.CloseWithError(fmt.Errorf("silent for %s", patience)) })
+	defer silent.Stop()
+	if !from.Scan() {
+		t.Fatalf("the console ended (%v), want the answer %q", from.Err(), want)
+	}
+	if got := from.Text(); !strings.HasPrefix(got, want) {
+		t.Errorf("answer %q, want %q", got, want)
+	}
+}
+
+// Echo says words and reads them from Out.
+func (c *Console) Echo(t testing.TB, words string) {
+	t.Helper()
+	c.Say(t, "echo "+words)
+	c.Answer(t, c.Out, words)
+}
+
+// End waits for the end and returns how the server said it was.
+func (c *Console) End(t testing.TB) error {
+	t.Helper()
+	select {
+	case err := <-c.Ended:
+		return err
+	case <-time.After(patience):
+		t.Fatalf("the console is open after %s, want it ended", patience)
+		return nil
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/test/env"
+)
+
+// TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories replaces the two
+// certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails, and the old certificates are refused.
+func TestFrontProxyPerHost(t *testing.T) {
+	t.Parallel()
+	e := env.New(t, env.Options{Network: env.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
+	c := newCluster(t, e)
+	var dirs []string
+	var old []*certs.KeyPair
+	for _, k := range e.KubeAPIServers {
+		dirs = append(dirs, k.FrontProxyClientDir)
+		old = append(old, pair(t, k.FrontProxyClientDir))
+	}
+	if old[0].Certificate.Equal(old[1].Certificate) {
+		t.Fatal("both hosts begin with the same certificate, want one each")
+	}
+	caDir := filepath.Join(e.PKI(), certs.FrontProxyCADir)
+	oldCA := certificate(t, caDir)
+	trust := certs.Bundle{certificate(t, filepath.Join(e.PKI(), certs.ServingCADir))}
+
+	l := startLoad(t, e, "hosts")
+	l.Await(perStep)
+	l.Enter("certgen rotate proxy-client")
+	if outcome, stderr := certgenRotate(t, e, rotation.ProxyClient, "", false, "--front-proxy-client", strings.Join(dirs, ",")); outcome != "done" {
+		l.End()
+		t.Fatalf("%s\n%s", outcome, stderr)
+	}
+	l.Await(perStep)
+	second := sameOnHosts(t, dirs)
+	for _, leaf := range old {
+		if second.Certificate.Equal(leaf.Certificate) {
+			t.Error("the certificate is one from before, want a new one")
+		}
+	}
+	rotate(t, l, rotation.Options{Rotation: rotation.FrontProxyCA, Dir: e.PKI(), Observer: c, FrontProxyClientDirs: dirs}, func(string) {})
+	l.Enter("after")
+	l.Await(perStep)
+	l.End()
+
+	newCA := certificate(t, caDir)
+	checkProxies(t, c, trust, sameOnHosts(t, dirs), append(old, second)...)
+	checkPublished(t, c, newCA, oldCA)
+	for _, dir := range dirs {
+		if cas := bundle(t, filepath.Join(dir, certs.BundleFile)); len(cas) != 1 || !cas.Contains(newCA) {
+			t.Errorf("%s: %d CAs, want the new one alone", filepath.Join(dir, certs.BundleFile), len(cas))
+		}
+	}
+}
+
+// sameOnHosts returns the pair that is in all directories.
+func sameOnHosts(t *testing.T, dirs []string) *certs.KeyPair {
+	t.Helper()
+	first := pair(t, dirs[0])
+	for _, dir := range dirs[1:] {
+		if !pair(t, dir).Certificate.Equal(first.Certificate) {
+			t.Errorf("%s and %s hold different certificates, want one", dirs[0], dir)
+		}
+	}
+	return first
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/test/load"
+)
+
+const (
+	// perStep is how many requests each step must meet, and inAll how many there must be in all.
+	perStep = 300
+	inAll   = 20_000
+	// settle is longer than the minute after which kube-apiserver publishes its CAs again.
+	settle = 65 * time.Second
+)
+
+// TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no console ends or
+// cannot be opened, and the old material is refused afterwards.
+func TestNoRequestFails(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	old := oldMaterial(t)
+	consoles := openConsoles(t, shared)
+	l := startLoad(t, shared, "load")
+	l.Await(perStep)
+	for _, name := range rotation.Rotations() {
+		rotate(t, l, rotation.Options{Rotation: name, Dir: shared.PKI(), Observer: c}, consoles.use)
+	}
+	l.Enter("after")
+	l.Await(max(perStep, inAll-l.Total()))
+	l.End()
+	old.checkRefused(t, c)
+	consoles.end()
+}
+
+// rotate runs a rotation under load and calls use in each step, when it was seen and met its requests.
+func rotate(t *testing.T, l *load.Load, opts rotation.Options, use func(step string)) {
+	t.Helper()
+	began := time.Now()
+	opts.Service, opts.Hold, opts.Timeout, opts.Settle, opts.Poll = service, 0, 90*time.Second, settle, 200*time.Millisecond
+	opts.Progress = func(e rotation.Event) {
+		t.Logf("%s %-22s %-10s %5.1fs %s", e.Rotation, e.Step, e.Type, e.ElapsedSeconds, e.Message)
+		switch e.Type {
+		case rotation.EventStarted:
+			l.Enter(e.Rotation + "/" + e.Step)
+		case rotation.EventObserved:
+			l.Await(perStep)
+			use(e.Rotation + "/" + e.Step)
+		}
+	}
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		l.End()
+		t.Fatal(err)
+	}
+	t.Logf("%s took %s", opts.Rotation, time.Since(began).Round(100*time.Millisecond))
+}
+
+// material is what must be refused after a rotation.
+type material struct {
+	servingCA, proxyCA certs.Bundle
+	serving, proxy     *certs.KeyPair
+}
+
+func oldMaterial(t *testing.T) material {
+	t.Helper()
+	at := func(name string) string { return filepath.Join(shared.PKI(), name) }
+	return material{
+		certs.Bundle{certificate(t, at(certs.ServingCADir))}, certs.Bundle{certificate(t, at(certs.FrontProxyCADir))},
+		pair(t, at(certs.ServingDir)), pair(t, at(certs.FrontProxyClientDir)),
+	}
+}
+
+// checkRefused asks each endpoint with the old material, and first with the new: a refusal for another reason would prove
+// nothing.
+func (m material) checkRefused(t *testing.T, c *rotation.Cluster) {
+	t.Helper()
+	now := oldMaterial(t)
+	for _, tc := range []struct {
+		trust    certs.Bundle
+		accepted bool
+	}{{now.servingCA, true}, {m.servingCA, false}} {
+		served, err := c.Served(t.Context(), service, tc.trust)
+		if err != nil || len(served) != 2 {
+			t.Fatalf("got %d endpoints and %v, want 2", len(served), err)
+		}
+		for _, s := range served {
+			if (s.Verdict == nil) != tc.accepted || s.Leaf == nil || s.Leaf.Equal(m.serving.Certificate) {
+				t.Errorf("endpoint %s with %s: %v; accepted should be %t, with a new leaf", s.Endpoint.Address, tc.trust[0].Subject, s.Verdict, tc.accepted)
+			}
+		}
+	}
+	checkProxies(t, c, now.servingCA, now.proxy, m.proxy)
+	apiServices, err := c.APIServices(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range apiServices {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != 1 || !bundle.Contains(now.servingCA[0]) {
+			t.Errorf("caBundle of %s: %d CAs, %v; want the new CA alone", a.Name, len(bundle), err)
+		}
+	}
+	checkPublished(t, c, now.proxyCA[0], m.proxyCA[0])
+}
+
+// checkProxies asks each endpoint with the front proxy's certificate, which it must believe, and with old ones.
+func checkProxies(t *testing.T, c *rotation.Cluster, trust certs.Bundle, now *certs.KeyPair, old ...*certs.KeyPair) {
+	t.Helper()
+	endpoints, err := c.Endpoints(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range endpoints {
+		for i, proxy := range append([]*certs.KeyPair{now}, old...) {
+			want := rotation.NotTrusted
+			if i == 0 {
+				want = rotation.Believed
+			}
+			if got, err := c.ProbeFrontProxy(t.Context(), e, service, trust, proxy); err != nil || got != want {
+				t.Errorf("front proxy %s at %s: %s, %v; want %s", proxy, e.Address, got, err, want)
+			}
+		}
+	}
+}
+
+// checkPublished looks for the front proxy's CAs in the ConfigMap.
+func checkPublished(t *testing.T, c *rotation.Cluster, now, old *x509.Certificate) {
+	t.Helper()
+	cm, err := c.TrustConfigMap(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := certs.ParseBundle([]byte(cm.Data["requestheader-client-ca-file"]))
+	if err != nil || bundle.Contains(old) || !bundle.Contains(now) {
+		t.Errorf("ConfigMap: %d CAs, %v; want the new CA and not the old one", len(bundle), err)
+	}
+}
