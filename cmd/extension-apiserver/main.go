@@ -62,6 +62,6 @@ func newRootCommand(args []string) *cobra.Command {
 	root.SuggestionsMinimumDistance = 2
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(usage.FlagErrorFunc(args))
-	root.AddCommand(newServeCommand(args), newAPIServicesCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(args), newAPIServicesCommand(), newStorageCommand(), newVersionCommand())
 	return root
 }

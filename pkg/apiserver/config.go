@@ -29,6 +29,7 @@ type Config struct {
 	permissions *permissions
 	trust       *authentication.Trust
 	etcd        *embeddedEtcd
+	draining    draining
 }
 
 // Config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
@@ -53,7 +54,11 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(core, off)}
+	reviews, err := o.reviews(delegated)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(core, off, reviews...)}
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
@@ -75,11 +80,25 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	}
 	c.generic.AddReadyzChecks(c.permissions)
 	c.generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		guarded := c.permissions.guardWrites(withoutOpenAPIHash(handler), config.Serializer)
+		handler = limitAliases(withoutOpenAPIHash(handler), config.Serializer, config.MaxRequestBodyBytes)
+		guarded := c.permissions.guardWrites(refusePathNamespaces(handler, config.Serializer), config.Serializer)
 		chain := authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
-		return withWriteDeadline(chain, config.RequestTimeout)
+		return withWriteDeadline(c.draining.closeConnections(closeWithoutCredentials(answerPanics(chain))), config.RequestTimeout)
 	}
 	return c, nil
+}
+
+// reviews are what the server must be allowed to ask kube-apiserver, each with the credentials that it is asked with.
+func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
+	authorization, err := newClient(o.Recommended.Authorization.RemoteKubeConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	needed := []need{{accessReviews, authorization}}
+	if o.Trust.BearerTokens {
+		needed = append(needed, need{tokenReviews, authentication})
+	}
+	return needed, nil
 }
 
 // checkPort finds out early, and in words of its own, that the port is taken; the library does after etcd has started.
@@ -166,6 +185,7 @@ func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
+	c.generic.Authorization.Authorizer = c.permissions.authorizer(c.generic.Authorization.Authorizer)
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
 		return fmt.Errorf("watch whom to trust: %w", err)
 	}

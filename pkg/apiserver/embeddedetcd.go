@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/pkg/storage"
 )
 
 const (
@@ -31,14 +33,12 @@ type embeddedEtcd struct {
 	logs zap.AtomicLevel
 }
 
-func socketPath(dataDir string) string { return filepath.Join(dataDir, "etcd.sock") }
-
 func validateDataDir(dataDir string) []error {
 	abs, err := filepath.Abs(dataDir)
 	if dataDir == "" || err != nil {
 		return []error{fmt.Errorf("--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
 	}
-	if path := socketPath(abs); len(path) > maxSocketPath {
+	if path := storage.SocketPath(abs); len(path) > maxSocketPath {
 		return []error{fmt.Errorf("--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory", dataDir, path, len(path), maxSocketPath)}
 	}
 	return nil
@@ -57,7 +57,7 @@ func startEmbeddedEtcd(ctx context.Context, dataDir string) (_ *embeddedEtcd, er
 	if err := os.Chmod(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("protect --data-dir: %w; it must belong to the user that runs the server", err)
 	}
-	lock, err := fileutil.TryLockFile(filepath.Join(dataDir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := fileutil.TryLockFile(storage.LockPath(dataDir), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return nil, fmt.Errorf("--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
 	} else if err != nil {
@@ -99,14 +99,14 @@ func embeddedConfig(dataDir string) (*embed.Config, zap.AtomicLevel, error) {
 	}
 
 	cfg := embed.NewConfig()
-	cfg.Name = "embedded"
-	cfg.Dir = filepath.Join(dataDir, "etcd")
-	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socketPath(dataDir)}}
+	cfg.Name = storage.EmbeddedMember
+	cfg.Dir = storage.EtcdDir(dataDir)
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: storage.SocketPath(dataDir)}}
 	// The addresses that a single member advertises are dialled by nobody; etcd only wants them to look like addresses.
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
 	// No peers: the default would listen on port 2380 for members that can never come.
 	cfg.ListenPeerUrls = nil
-	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
+	cfg.AdvertisePeerUrls = []url.URL{storage.EmbeddedPeerURL}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg, logs.Level, nil

@@ -69,6 +69,9 @@ func NewOptions() *Options {
 	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+workshop.GroupName, codec))
 	// The form that the built-in kinds have in etcd; it is smaller than JSON.
 	etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
+	// Each deletion waits for the disks of the etcd. With the library's default of 1, one after the other, 40 a second were deleted from
+	// three members on one slow disk: a namespace with 10,000 objects would take 4 minutes to go.
+	etcd.DeleteCollectionWorkers = 8
 
 	addQuota(recommended.Admission)
 	recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer, error) {

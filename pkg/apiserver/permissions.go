@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,30 +19,53 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 )
 
-// permissionsPeriod is how often granted permissions are looked at again: a rule that is taken away leaves informers
-// stale without any other sign. Missing ones are looked at every second, so that a grant takes effect at once.
-const permissionsPeriod = time.Minute
+const (
+	// permissionsPeriod is how often granted permissions are looked at again: a rule that is taken away leaves informers
+	// stale without any other sign. Missing ones are looked at every second, so that a grant takes effect at once.
+	permissionsPeriod = time.Minute
+	// silenceLimit is how long kube-apiserver may give no answer before the server is not ready: time for another replica of it
+	// to take over, or for a restart.
+	silenceLimit = 10 * time.Second
+)
 
 // permissions watches over the rights that the server needs in the cluster. While one is missing the server is not ready and
-// refuses writes, naming the rule: the library would answer "not yet ready to handle request" and nothing else.
+// refuses writes, naming the rule: the library would answer "not yet ready to handle request" and nothing else. While
+// kube-apiserver gives no answer at all, nobody can be authorized, and the server is not ready either.
 type permissions struct {
-	client kubernetes.Interface
-	needed []watched
+	needed []need
 	// missing is what the last look found; a nil pointer means that nobody looked yet.
 	missing atomic.Pointer[[]string]
+	// silence is nil while kube-apiserver answers.
+	silence atomic.Pointer[silence]
+	// doubt has a value when somebody else got no answer, and it is time to look.
+	doubt chan struct{}
 }
 
-func newPermissions(client kubernetes.Interface, off sets.Set[string]) *permissions {
-	p := &permissions{client: client}
+// need is an API and the client that uses it: reviews may have a kubeconfig of their own.
+type need struct {
+	watched
+	client kubernetes.Interface
+}
+
+// silence is since when there was no answer, and why.
+type silence struct {
+	since time.Time
+	err   error
+}
+
+// newPermissions is about the APIs that are watched, but for those of the parts that are off, and about the reviews.
+func newPermissions(client kubernetes.Interface, off sets.Set[string], reviews ...need) *permissions {
+	p := &permissions{needed: reviews, doubt: make(chan struct{}, 1)}
 	for _, api := range watchedAPIs {
 		if !off.Has(api.part) {
-			p.needed = append(p.needed, api)
+			p.needed = append(p.needed, need{api, client})
 		}
 	}
 	return p
@@ -52,33 +76,33 @@ func (p *permissions) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.look(ctx)
 		period := permissionsPeriod
-		if p.problem() != nil {
+		if p.problem() != nil || p.silence.Load() != nil {
 			period = time.Second
 		}
 		select {
 		case <-ctx.Done():
+		case <-p.doubt:
 		case <-time.After(wait.Jitter(period, 0.1)):
 		}
 	}
 }
 
-// look asks for every right once. An answer that does not come counts as the last one: whether kube-apiserver can be
-// reached is the business of other checks.
-func (p *permissions) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+// look asks for every right once. While no answer comes, the last one counts.
+func (p *permissions) look(parent context.Context) {
+	ctx, cancel := context.WithTimeout(parent, startTimeout)
 	defer cancel()
 	missing := []string{}
 	for _, api := range p.needed {
 		resource, subresource, _ := strings.Cut(api.resource.Resource, "/")
 		for _, verb := range api.verbs {
-			review, err := p.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			review, err := api.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Group: api.resource.Group, Version: api.resource.Version, Resource: resource, Subresource: subresource, Verb: verb,
 				}},
 			}, metav1.CreateOptions{})
 			if err != nil {
-				if ctx.Err() == nil {
-					klog.ErrorS(err, "Asking for our own permissions")
+				if parent.Err() == nil {
+					p.unanswered(err)
 				}
 				return
 			}
@@ -87,6 +111,7 @@ func (p *permissions) look(ctx context.Context) {
 			}
 		}
 	}
+	p.silence.Store(nil)
 	if before := p.missing.Swap(&missing); before == nil || !slices.Equal(*before, missing) {
 		if err := p.problem(); err != nil {
 			klog.ErrorS(err, "Not ready")
@@ -94,6 +119,16 @@ func (p *permissions) look(ctx context.Context) {
 			klog.InfoS("All permissions are granted")
 		}
 	}
+}
+
+// unanswered notes that kube-apiserver did not answer, and since when it does not.
+func (p *permissions) unanswered(err error) {
+	now := &silence{time.Now(), err}
+	if before := p.silence.Load(); before != nil {
+		now.since = before.since
+	}
+	p.silence.Store(now)
+	klog.ErrorS(err, "Asking for our own permissions")
 }
 
 // problem returns what is missing, nil if nothing is.
@@ -112,7 +147,29 @@ func (p *permissions) problem() error {
 func (p *permissions) Name() string { return "permissions" }
 
 // Check implements healthz.HealthChecker.
-func (p *permissions) Check(*http.Request) error { return p.problem() }
+func (p *permissions) Check(*http.Request) error {
+	if s := p.silence.Load(); s != nil && time.Since(s.since) > silenceLimit {
+		return fmt.Errorf("kube-apiserver has given no answer since %s, so nobody can be authorized: %w", s.since.UTC().Format(time.RFC3339), s.err)
+	}
+	return p.problem()
+}
+
+// authorizer asks next. When that gets no answer, it is time to look whether kube-apiserver gives one at all. What went wrong is
+// for the log: it names kube-apiserver's address, and callers would read it in the answer.
+func (p *permissions) authorizer(next authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		decision, reason, err := next.Authorize(ctx, a)
+		if err == nil {
+			return decision, reason, nil
+		}
+		select {
+		case p.doubt <- struct{}{}:
+		default:
+		}
+		klog.FromContext(ctx).Error(err, "Asking kube-apiserver whether a request is allowed", "user", a.GetUser().GetName(), "verb", a.GetVerb(), "path", a.GetPath())
+		return authorizer.DecisionNoOpinion, "", errors.New("kube-apiserver could not be asked whether this is allowed; try again, the log of this server says why")
+	})
+}
 
 // guardWrites answers 503 to writes while a permission is missing: admission could not be applied to them.
 func (p *permissions) guardWrites(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {

@@ -21,6 +21,7 @@ type Server struct {
 	permissions *permissions
 	trust       *authentication.Trust
 	etcd        *embeddedEtcd
+	draining    *draining
 }
 
 // New installs the API group. On an error the embedded etcd is stopped.
@@ -42,16 +43,20 @@ func (c *Config) New() (_ *Server, err error) {
 	if err := generic.InstallAPIGroup(group); err != nil {
 		return nil, fmt.Errorf("install API group: %w", err)
 	}
-	return &Server{generic: generic, permissions: c.permissions, trust: c.trust, etcd: c.etcd}, nil
+	return &Server{generic: generic, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
 }
 
 // Run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go s.permissions.run(ctx)
-	go s.trust.Run(ctx)
+	// Requests are served for a while after the context ended: until the last, trust is followed.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go s.permissions.run(serving)
+	go s.trust.Run(serving)
 	go releaseStartMemory(ctx)
+	go s.draining.run(ctx, s.generic.ShutdownDelayDuration)
 	if s.etcd != nil {
 		defer s.etcd.close()
 		go func() {

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"example.com/extension-apiserver/pkg/storage"
 )
 
 // newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which ignores
@@ -27,14 +28,11 @@ func newStorageFactory(o *genericoptions.EtcdOptions) serverstorage.StorageFacto
 func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	config := clientv3.Config{Context: ctx, Endpoints: t.ServerList, DialTimeout: startTimeout}
-	if t.TrustedCAFile != "" || t.CertFile != "" {
-		tlsConfig, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}.ClientConfig()
-		if err != nil {
-			return fmt.Errorf("load etcd client certificate: %w", err)
-		}
-		config.TLS = tlsConfig
+	config, err := storage.ClientConfig(ctx, t)
+	if err != nil {
+		return err
 	}
+	config.DialTimeout = startTimeout
 	client, err := clientv3.New(config)
 	if err != nil {
 		return fmt.Errorf("connect to etcd %v: %w", t.ServerList, err)

@@ -45,6 +45,12 @@ var watchedAPIs = []watched{
 	{flowControl, schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"}, []string{"list", "watch"}},
 }
 
+// The reviews by which kube-apiserver decides for the server; the ClusterRole system:auth-delegator grants both.
+var (
+	accessReviews = watched{"authorization", schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}, []string{"create"}}
+	tokenReviews  = watched{"bearer tokens", schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}, []string{"create"}}
+)
+
 func admissionregistration(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
 }

@@ -59,22 +59,17 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 		}
 		return record(name, a), nil
 	}
-	var credentials []authenticator.Request
-	for _, p := range []struct {
-		name    string
-		cfg     authenticatorfactory.DelegatingAuthenticatorConfig
-		trusted func() error
-	}{
-		{RequestHeader, authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: sources.RequestHeader},
-			func() error { return sources.Verdict().Proxy }},
-		{ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA},
-			func() error { return sources.Verdict().Clients }},
-	} {
-		a, err := build(p.name, p.cfg)
-		if err != nil {
-			return nil, err
-		}
-		credentials = append(credentials, whileTrusted(p.trusted, a))
+	proxy, err := newVerifiedProxy(sources.RequestHeader)
+	if err != nil {
+		return nil, fmt.Errorf("build authenticator %s: %w", RequestHeader, err)
+	}
+	users, err := build(ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA})
+	if err != nil {
+		return nil, err
+	}
+	credentials := []authenticator.Request{
+		whileTrusted(func() error { return sources.Verdict().Proxy }, record(RequestHeader, proxy)),
+		whileTrusted(func() error { return sources.Verdict().Clients }, users),
 	}
 	if sources.TokenReviews != nil {
 		tokens, err := newTokens(opts, sources.TokenReviews.RESTClient())

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -110,6 +111,10 @@ func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, 
 		if v.Proxy != nil {
 			klog.ErrorS(v.Proxy, "Nobody is taken for the front proxy")
 		}
+		if other := otherHeaders(cm); len(other) > 0 {
+			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver passes the usual ones of its clients on "+
+				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys", strings.Join(other, ", "))
+		}
 		if len(tolerated) > 0 {
 			klog.InfoS("WARNING: weak trust in the front proxy is tolerated", "weaknesses", strings.Join(sets.List(tolerated), ", "))
 		}
@@ -120,6 +125,21 @@ func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, 
 		DeleteFunc: func(any) { judge(nil) },
 	})
 	return t, err
+}
+
+// otherHeaders returns the keys of the ConfigMap that do not name the headers that every kube-apiserver has by default.
+func otherHeaders(cm *corev1.ConfigMap) []string {
+	var keys []string
+	for key, usual := range map[string]string{
+		"requestheader-username-headers": "X-Remote-User", "requestheader-group-headers": "X-Remote-Group", "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+	} {
+		var names []string
+		if cm != nil && json.Unmarshal([]byte(cm.Data[key]), &names) == nil && !slices.Equal(names, []string{usual}) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // Run follows until the context ends.

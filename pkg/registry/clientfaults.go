@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,8 +21,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// clientFaults makes 422 of the faults of a client that the library answers with 500, for built-in kinds too: a resourceVersion
-// that is no number in get, watch and update, and any in create. A negative limit, which it takes for none, is one too.
+// clientFaults makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a resourceVersion
+// that is no number in get, watch and update, and of any in create; 400 of an apply patch that does not fit the schema. A negative limit,
+// which it takes for none, is 422 too.
 type clientFaults struct{ generic.RESTOptionsGetter }
 
 func (c clientFaults) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -69,6 +71,26 @@ func (s faultStorage) GetList(ctx context.Context, key string, opts storage.List
 		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit, "must be greater than or equal to 0")})
 	}
 	return s.Interface.GetList(ctx, key, opts, list)
+}
+
+func (s faultStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	return badApply(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached))
+}
+
+// badApply makes 400 of the field manager's errors for a patch that does not fit the schema or the types, as strict validation
+// answers an unknown field in other writes. The errors have no type (structuredMergeManager.Apply), so their words are all there is
+// to know them by.
+func badApply(err error) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+		return err
+	}
+	for _, words := range []string{"failed to create typed patch object (", "failed to convert new object ("} {
+		if strings.HasPrefix(err.Error(), words) {
+			return apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return err
 }
 
 // explain makes an answer of the error that the storage returns for a bad parameter.

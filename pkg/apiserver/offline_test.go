@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// offline is a whole server of this package, in this process, whose kube-apiserver is a stub.
+type offline struct {
+	address string
+	tls     *tls.Config
+}
+
+// startOffline starts the server that the options make, with its real chain of handlers, storage and TLS. The test changes the
+// configuration, and adds handlers, in the ways that the library has for that. It returns when the server is ready.
+func startOffline(t *testing.T, change func(*Config), handlers map[string]http.HandlerFunc) *offline {
+	t.Helper()
+	dir := t.TempDir()
+	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: certs.Service{Name: "offline", Namespace: "default"}}); err != nil {
+		t.Fatal(err)
+	}
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := NewOptions()
+	o.DataDir = filepath.Join(dir, "data")
+	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = stubKubeAPIServer(t, dir)
+	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	o.Recommended.SecureServing.BindPort = free.Addr().(*net.TCPAddr).Port
+	o.Recommended.SecureServing.ServerCert.CertKey.CertFile = filepath.Join(dir, certs.ServingDir, certs.CertFile)
+	o.Recommended.SecureServing.ServerCert.CertKey.KeyFile = filepath.Join(dir, certs.ServingDir, certs.KeyFile)
+	o.Complete()
+	if errs := o.Validate(); len(errs) != 0 {
+		t.Fatal(errors.Join(errs...))
+	}
+	config, err := o.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(config)
+	server, err := config.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, handler := range handlers {
+		server.generic.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	s := &offline{address: free.Addr().String(), tls: frontProxyTLS(t, dir)}
+	s.waitReady(t, ended)
+	return s
+}
+
+func (s *offline) waitReady(t *testing.T, ended chan error) {
+	t.Helper()
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	got, deadline := "", time.After(time.Minute)
+	for got != "200" {
+		got = client.try(t, http.MethodGet, "/readyz", "")
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("the server ended: %v", err)
+		case <-deadline:
+			t.Fatalf("the server is not ready: %s: %s", got, client.get(t, "/readyz?verbose"))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stubKubeAPIServer answers what a server needs to be ready: whom to trust, no objects of priority and fairness, and yes to every
+// question for a right. It serves nothing that admission would read, which is then off. It returns a kubeconfig.
+func stubKubeAPIServer(t *testing.T, dir string) string {
+	t.Helper()
+	proxyCA, err := os.ReadFile(filepath.Join(dir, certs.FrontProxyCADir, certs.CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := certs.NewCA(certs.CAOptions{Name: "users", Usage: x509.ExtKeyUsageClientAuth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: authentication.TrustName},
+		Data: map[string]string{
+			"client-ca-file": string(certs.Bundle{users.Certificate}.PEM()), "requestheader-client-ca-file": string(proxyCA),
+			"requestheader-allowed-names": `["` + certs.FrontProxyUser + `"]`, "requestheader-username-headers": `["X-Remote-User"]`,
+		},
+	}
+	const flows = "flowcontrol.apiserver.k8s.io/v1"
+	list := func(apiVersion, kind string, items ...any) map[string]any {
+		return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"resourceVersion": "1"}, "items": append([]any{}, items...)}
+	}
+	yes := func(kind string) map[string]any {
+		return map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": kind, "status": map[string]any{"allowed": true}}
+	}
+	configMaps := "/api/v1/namespaces/" + metav1.NamespaceSystem + "/configmaps"
+	answers := map[string]any{
+		configMaps: list("v1", "ConfigMapList", trust),
+		configMaps + "/" + authentication.TrustName: trust,
+		"/apis/" + flows:                                         metav1.APIResourceList{GroupVersion: flows, APIResources: []metav1.APIResource{{Name: "flowschemas"}, {Name: "prioritylevelconfigurations"}}},
+		"/apis/" + flows + "/flowschemas":                        list(flows, "FlowSchemaList"),
+		"/apis/" + flows + "/prioritylevelconfigurations":        list(flows, "PriorityLevelConfigurationList"),
+		"/apis/authorization.k8s.io/v1/subjectaccessreviews":     yes("SubjectAccessReview"),
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": yes("SelfSubjectAccessReview"),
+	}
+	ts := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer, ok := answers[req.URL.Path]
+		query := req.URL.Query()
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case !ok:
+			http.NotFound(w, req)
+		case query.Get("sendInitialEvents") != "":
+			// The client lists then.
+			http.Error(w, "no list by watch here", http.StatusBadRequest)
+		case query.Get("watch") != "":
+			w.(http.Flusher).Flush()
+			<-req.Context().Done()
+		case req.Method == http.MethodPost:
+			w.WriteHeader(http.StatusCreated)
+			fallthrough
+		default:
+			_ = json.NewEncoder(w).Encode(answer)
+		}
+	}))
+	t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
+	config := clientcmdapi.NewConfig()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ts.Certificate().Raw})
+	config.Clusters["stub"] = &clientcmdapi.Cluster{Server: ts.URL, CertificateAuthorityData: ca}
+	config.Contexts["stub"] = &clientcmdapi.Context{Cluster: "stub"}
+	config.CurrentContext = "stub"
+	path := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// frontProxyTLS is what kube-apiserver presents.
+func frontProxyTLS(t *testing.T, dir string) *tls.Config {
+	t.Helper()
+	client := filepath.Join(dir, certs.FrontProxyClientDir)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(client, certs.CertFile), filepath.Join(client, certs.KeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, certs.ServingCADir, certs.CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := certs.ParseBundle(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: bundle.Pool(), ServerName: "offline.default.svc", MinVersion: tls.VersionTLS12}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+var panics = metrics.NewCounter(&metrics.CounterOpts{
+	Name:           "extension_apiserver_panics_total",
+	Help:           "Requests that ended in a panic.",
+	StabilityLevel: metrics.ALPHA,
+})
+
+func init() { legacyregistry.MustRegister(panics) }
+
+// answerPanics lets the caller have the 500 that the library writes when a request panics, and counts it. The library panics on, and
+// net/http then breaks the answer off, the 500 with it. That is right only for an answer that had begun: half of it must not look whole.
+func answerPanics(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		first := &firstStatus{ResponseWriter: w}
+		defer func() {
+			reason := recover()
+			if reason == nil {
+				return
+			}
+			// ErrAbortHandler is how a handler, or a timeout, breaks its own answer off.
+			if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(reason)
+			}
+			panics.Inc()
+			if first.status != http.StatusInternalServerError {
+				panic(reason)
+			}
+		}()
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(first), req)
+	})
+}
+
+// firstStatus remembers with which status the answer began.
+type firstStatus struct {
+	http.ResponseWriter
+	status int
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *firstStatus) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *firstStatus) begin(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+func (w *firstStatus) WriteHeader(status int) {
+	w.begin(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *firstStatus) Write(p []byte) (int, error) {
+	w.begin(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher; a writer without it sends by itself.
+func (w *firstStatus) Flush() {
+	w.begin(http.StatusOK)
+	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}

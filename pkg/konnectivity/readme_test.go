@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReadmeOverlays: the overlays in konnectivity/README.md can be rendered, in folders beside it.
+func TestReadmeOverlays(t *testing.T) {
+	t.Parallel()
+	examples := strings.Split(readFile(t, filepath.Join(root, "konnectivity", "README.md")), "```yaml\n")[1:]
+	want := [][]string{
+		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0", "--egress-selector-config-file="},
+		{"proxy-server-host: konnectivity.example.com", HashAnnotation + ": 0123456789abcdef", "kind: NetworkPolicy", "proxy-agent:v0.36.0"},
+	}
+	if len(examples) != len(want) {
+		t.Fatalf("%d overlays, want %d", len(examples), len(want))
+	}
+	for i, example := range examples {
+		example, _, _ = strings.Cut(example, "```")
+		dir, err := os.MkdirTemp(root, ".overlay-") //nolint:usetesting // overlays name their neighbours by relative paths
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		write(t, dir, "kustomization.yaml", example)
+		write(t, dir, "kube-apiserver.yaml", readFile(t, filepath.Join("testdata", "kube-apiserver-deployment.yaml")))
+		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "1.36", "kubectl"), "kustomize", dir).CombinedOutput()
+		if err != nil {
+			t.Errorf("overlay %d: %v\n%s", i, err, out)
+		}
+		for _, text := range want[i] {
+			if !strings.Contains(string(out), text) {
+				t.Errorf("overlay %d renders no %q:\n%s", i, text, out)
+			}
+		}
+	}
+}

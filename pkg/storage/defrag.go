@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Defragmented is what became of one member. Sizes are in bytes.
+type Defragmented struct {
+	Endpoint string        `json:"endpoint"`
+	Name     string        `json:"name"`
+	Leader   bool          `json:"leader"`
+	Before   int64         `json:"beforeBytes"`
+	After    int64         `json:"afterBytes"`
+	Took     time.Duration `json:"-"`
+	Seconds  float64       `json:"seconds"`
+}
+
+// Defrag rewrites the databases of all members without the space that deleted and compacted keys left, one member after the other,
+// the leader last. A member answers nothing meanwhile, so the cluster must be able to do without it: unless all are healthy
+// nothing is begun, and after each all must be again. With an error it returns what was done.
+func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented, error) {
+	status, err := t.ready(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w; nothing was defragmented", err)
+	}
+	members := slices.Clone(status.Members)
+	// The leader's pause makes the others elect another, once if it is the last.
+	slices.SortStableFunc(members, func(a, b Member) int {
+		switch {
+		case a.Leader == b.Leader:
+			return 0
+		case a.Leader:
+			return 1
+		}
+		return -1
+	})
+	var done []Defragmented
+	for i, m := range members {
+		if i > 0 {
+			if _, err := t.ready(ctx); err != nil {
+				return done, fmt.Errorf("after %d of %d members: %w", i, len(members), err)
+			}
+		}
+		d, err := t.defragMember(ctx, m, progress, fmt.Sprintf("%d of %d", i+1, len(members)))
+		if err != nil {
+			return done, fmt.Errorf("defragment %s, %d of %d: %w", m.title(), i+1, len(members), err)
+		}
+		done = append(done, *d)
+	}
+	return done, nil
+}
+
+// ready returns the status of a cluster whose members all can be reached and are healthy. A full database is no obstacle: to
+// defragment is the way out.
+func (t Target) ready(ctx context.Context) (*Status, error) {
+	status, err := t.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range status.Members {
+		if full := slices.Equal(m.Alarms, []string{"NOSPACE"}); m.Health != Healthy && !full {
+			return nil, fmt.Errorf("expected all members to be healthy, found %s %s: %s; see: extension-apiserver storage status", m.title(), m.Health, m.Problem)
+		}
+	}
+	return status, nil
+}
+
+func (t Target) defragMember(ctx context.Context, m Member, progress io.Writer, which string) (*Defragmented, error) {
+	client, err := t.client(ctx, m.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	began := time.Now()
+	stop := report(progress, func() string {
+		return fmt.Sprintf("defragmenting %s, %s, %s", m.title(), which, BytesText(m.Size))
+	})
+	_, err = client.Defragment(ctx, m.Endpoint)
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	after := askMember(ctx, client, m.Endpoint)
+	if after.id == 0 {
+		return nil, fmt.Errorf("look at it afterwards: %s", after.Problem)
+	}
+	took := time.Since(began)
+	return &Defragmented{m.Endpoint, m.Name, m.Leader, m.Size, after.Size, took, took.Seconds()}, nil
+}

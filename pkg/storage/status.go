@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Health is whether a member serves reads that need the whole cluster's consent, and has no alarm.
+type Health string
+
+// What the health of a member can be.
+const (
+	Healthy   Health = "healthy"
+	Unhealthy Health = "unhealthy"
+	// Unknown is a member that no given endpoint leads to.
+	Unknown Health = "unknown"
+)
+
+// Member is one member of the cluster as it sees itself. Sizes are in bytes.
+type Member struct {
+	Endpoint string `json:"endpoint,omitempty"`
+	// ID is in hexadecimal, as etcdctl prints it.
+	ID      string `json:"id,omitempty"`
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Leader  bool   `json:"leader"`
+	Learner bool   `json:"learner"`
+	// Revision is the last that this member has applied.
+	Revision int64 `json:"revision"`
+	Size     int64 `json:"sizeBytes"`
+	InUse    int64 `json:"inUseBytes"`
+	// Quota is the size at which writes are refused; 0 if the member, before 3.6, does not tell.
+	Quota   int64    `json:"quotaBytes,omitempty"`
+	Alarms  []string `json:"alarms,omitempty"`
+	Health  Health   `json:"health"`
+	Problem string   `json:"problem,omitempty"`
+
+	id uint64
+}
+
+// Status is the state of the cluster.
+type Status struct {
+	Members []Member `json:"members"`
+}
+
+// Problems returns an error that names the members that are not well, and nil if there are none. A member whose state is unknown is
+// no problem.
+func (s *Status) Problems() error {
+	var errs []error
+	for _, m := range s.Members {
+		if m.Health == Unhealthy {
+			errs = append(errs, fmt.Errorf("etcd %s is not healthy: %s", m.title(), m.Problem))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m Member) title() string {
+	return strings.TrimSpace(m.Name + " " + m.Endpoint)
+}
+
+// Status asks each endpoint, and the first that answers for the list of members and alarms. The error is nil as soon as one endpoint
+// was asked: what is wrong with members is in the result.
+func (t Target) Status(ctx context.Context) (*Status, error) {
+	endpoints, err := t.endpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status := &Status{}
+	var listed []*etcdserverpb.Member
+	for _, endpoint := range endpoints {
+		client, err := t.client(ctx, endpoint)
+		if err != nil {
+			return nil, err
+		}
+		m := askMember(ctx, client, endpoint)
+		if listed == nil && m.Health == Healthy {
+			listed = listMembers(ctx, client)
+		}
+		client.Close()
+		// Two URLs, or two names, of one member.
+		if m.id == 0 || !slices.ContainsFunc(status.Members, func(other Member) bool { return other.id == m.id }) {
+			status.Members = append(status.Members, m)
+		}
+	}
+	for _, known := range listed {
+		status.add(known)
+	}
+	return status, nil
+}
+
+// add gives a member of the cluster's list to the endpoint that is its own, or adds it as one that nobody asked.
+func (s *Status) add(known *etcdserverpb.Member) {
+	for i := range s.Members {
+		m := &s.Members[i]
+		if m.id == known.ID || m.id == 0 && slices.Contains(known.ClientURLs, m.Endpoint) {
+			m.id, m.ID, m.Name = known.ID, fmt.Sprintf("%x", known.ID), known.Name
+			return
+		}
+	}
+	s.Members = append(s.Members, Member{
+		id: known.ID, ID: fmt.Sprintf("%x", known.ID), Name: known.Name, Learner: known.IsLearner, Health: Unknown,
+		Problem: "not asked: none of --etcd-servers that answered is this member; it advertises " + strings.Join(known.ClientURLs, ","),
+	})
+}
+
+// askMember asks one member what it is and whether it can read.
+func askMember(ctx context.Context, client *clientv3.Client, endpoint string) Member {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	m := Member{Endpoint: endpoint, Health: Unhealthy}
+	status, err := client.Status(ctx, endpoint)
+	if err != nil {
+		m.Problem = fmt.Sprintf("expected an answer within %s, found: %v", callTimeout, err)
+		return m
+	}
+	m.id, m.ID = status.Header.MemberId, fmt.Sprintf("%x", status.Header.MemberId)
+	m.Version, m.Revision = status.Version, status.Header.Revision
+	m.Leader, m.Learner = status.Leader == status.Header.MemberId, status.IsLearner
+	m.Size, m.InUse, m.Quota = status.DbSize, status.DbSizeInUse, status.DbSizeQuota
+	// A learner serves no reads, and need not: it has no vote.
+	if !m.Learner {
+		// Who may not read the key was let in, authenticated and answered by the cluster.
+		if _, err := client.Get(ctx, "health"); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			m.Problem = fmt.Sprintf("expected to read a key within %s, found: %v", callTimeout, err)
+			return m
+		}
+		if m.Alarms, err = alarms(ctx, client, m.id); err != nil {
+			m.Problem = fmt.Sprintf("expected the list of alarms, found: %v", err)
+			return m
+		}
+	}
+	if len(m.Alarms) > 0 {
+		m.Problem = "alarm " + strings.Join(m.Alarms, ", ") + "; docs/production.md says what to do"
+		return m
+	}
+	m.Health = Healthy
+	return m
+}
+
+// alarms returns the alarms of one member.
+func alarms(ctx context.Context, client *clientv3.Client, id uint64) ([]string, error) {
+	list, err := client.AlarmList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var own []string
+	for _, alarm := range list.Alarms {
+		if alarm.MemberID == id {
+			own = append(own, alarm.Alarm.String())
+		}
+	}
+	return own, nil
+}
+
+// listMembers returns nil where the cluster does not tell: the endpoints' own answers remain.
+func listMembers(ctx context.Context, client *clientv3.Client) []*etcdserverpb.Member {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := client.MemberList(ctx)
+	if err != nil {
+		return nil
+	}
+	return list.Members
+}

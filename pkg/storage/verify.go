@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+)
+
+// File is a snapshot in a file, which was found to be whole.
+type File struct {
+	Path string `json:"file"`
+	// Revision is the last in the snapshot.
+	Revision int64 `json:"revision"`
+	// Keys counts those that exist at that revision.
+	Keys int `json:"keys"`
+	// Size is that of the file, in bytes, SHA256 what sha256sum prints for it.
+	Size   int64  `json:"sizeBytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Verify reads a snapshot, compares it with the hash that etcd put at its end, checks the pages of the database and counts the keys.
+func Verify(path string, progress io.Writer) (*File, error) {
+	defer report(progress, func() string { return "verifying " + path })()
+	f := &File{Path: path}
+	var err error
+	// First: the database library maps the file into memory and believes what it reads.
+	if f.Size, f.SHA256, err = checkHash(path); err != nil {
+		return nil, err
+	}
+	status, err := snapshot.NewV3(zap.NewNop()).Status(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: expected etcd's database, found: %w; take another snapshot", path, err)
+	}
+	f.Revision, f.Keys = status.Revision, status.TotalKey
+	return f, nil
+}
+
+// checkHash compares the content with the SHA-256 that etcd appends to a snapshot when it is fetched, and returns size and SHA-256 of
+// the whole file.
+func checkHash(path string) (size int64, sum string, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, "", fmt.Errorf("open snapshot: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return 0, "", fmt.Errorf("look at snapshot: %w", err)
+	}
+	// The database consists of pages whose size is a multiple of 512 bytes.
+	size = info.Size()
+	if !info.Mode().IsRegular() || size <= sha256.Size || size%512 != sha256.Size {
+		return 0, "", fmt.Errorf("%s: expected a snapshot, which is a database with its hash of %d bytes at the end, found %d bytes that cannot be one: "+
+			"the file is cut off, or no snapshot; use another", path, sha256.Size, size)
+	}
+	h := sha256.New()
+	if _, err := io.CopyN(h, file, size-sha256.Size); err != nil {
+		return 0, "", fmt.Errorf("read snapshot: %w", err)
+	}
+	want := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(file, want); err != nil {
+		return 0, "", fmt.Errorf("read snapshot: %w", err)
+	}
+	if got := h.Sum(nil); !bytes.Equal(got, want) {
+		return 0, "", fmt.Errorf("%s: expected a database with the SHA-256 %x, as its end says, found %x: the file is damaged; use another", path, want, got)
+	}
+	h.Write(want)
+	return size, hex.EncodeToString(h.Sum(nil)), nil
+}
