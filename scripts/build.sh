@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds our binaries into bin/, with the version from git. Go rebuilds only what changed.
+# Builds our binaries into bin/, or into OUT, with the version from git. Go rebuilds only what changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ IFS=. read -r _ minor _ <<<"$libraries"
 base=k8s.io/component-base/version
 # -s -w leaves out symbols and debug information: a third of the size. CGO is off, so that one binary runs on every
 # Linux and the packages compiled for the control plane are used again.
-CGO_ENABLED=0 go build -o bin/ -ldflags "-s -w \
+CGO_ENABLED=0 go build -o "${OUT:-bin}/" -ldflags "-s -w \
   -X $module/pkg/version.version=$version \
   -X $base.gitVersion=v1${libraries#v0} -X $base.gitMajor=1 -X $base.gitMinor=$minor" \
   ./cmd/... "$@"

@@ -1,0 +1,209 @@
+#!/usr/bin/env bash
+# Installs an overlay into the cluster of the current kubeconfig, and waits until its API can be used. Nothing is changed
+# before everything that can be asked was asked. APIServices come last, when the server behind them is ready: kube-apiserver
+# takes a group with a broken backend into discovery, and then namespaces cannot be deleted anywhere in the cluster. Safe
+# to run again.
+#
+# Usage: scripts/deploy.sh        Variables: scripts/overlay.sh, and
+#   TIMEOUT   seconds for each wait (default 300)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+source scripts/overlay.sh
+timeout=${TIMEOUT:-300}
+# Seccomp, restricted Pod Security and policy/v1 are older; ValidatingAdmissionPolicy v1, which the server evaluates, came with 1.30.
+oldest=1.30
+
+created=() # APIServices that were not there before
+finish() {
+  local status=$?
+  rm -rf "$work"
+  [ $status != 0 ] && [ ${#created[@]} -gt 0 ] || return 0
+  # Whatever went wrong, the cluster keeps no APIService that does not work.
+  echo "$me: taking out the APIServices that this run made: ${created[*]}" >&2
+  k delete apiservice "${created[@]}" --ignore-not-found >&2
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# ---- before anything is changed
+
+check_version() {
+  local major minor
+  IFS=. read -r major minor _ <<<"$version"
+  ((major > 1 || minor >= ${oldest#1.})) || fail "the cluster is Kubernetes $version, expected $oldest or later"
+  local served missing
+  served=$(k api-versions 2>/dev/null || true) # somebody else's broken APIService is no reason to stop
+  missing=$(sed -n 's/^apiVersion: //p' "$work/all.yaml" | sort -u | grep -vxF -e "$served" || true)
+  [ -z "$missing" ] || fail "the cluster does not serve $(tr '\n' ' ' <<<"$missing")which $overlay uses; install what serves it, or choose another overlay"
+}
+
+check_rights() {
+  local resource namespace
+  for resource in apiservices.apiregistration.k8s.io namespaces clusterroles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io; do
+    may create "$resource"
+    may patch "$resource"
+  done
+  may create rolebindings.rbac.authorization.k8s.io kube-system
+  read -r _ namespace < <(names Namespace)
+  for resource in services deployments.apps statefulsets.apps serviceaccounts; do may create "$resource" "$namespace"; done
+}
+
+check_aggregation() {
+  local ca
+  ca=$(k get configmap extension-apiserver-authentication --namespace kube-system --ignore-not-found \
+    -o go-template='{{with .data}}{{index . "requestheader-client-ca-file"}}{{end}}')
+  grep -q 'BEGIN CERTIFICATE' <<<"$ca" ||
+    fail "the aggregation layer of the cluster is not configured: ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file; start kube-apiserver with --requestheader-client-ca-file and --proxy-client-cert-file"
+}
+
+# Services and namespaces that somebody else made are not taken over.
+check_foreign() {
+  local kind namespace name label
+  for kind in Namespace Service; do
+    while read -r namespace name; do
+      [ "$namespace" != - ] || namespace=
+      label=$(k get "$kind" "$name" ${namespace:+--namespace "$namespace"} --ignore-not-found \
+        -o go-template='there {{with .metadata.labels}}{{index . "app.kubernetes.io/part-of"}}{{end}}')
+      [ -z "$label" ] || [ "$label" = "there $part_of" ] ||
+        fail "$kind ${namespace:+$namespace/}$name exists and is not ours: it has no label app.kubernetes.io/part-of=$part_of; remove it, label it so, or deploy into another namespace"
+    done < <(names "$kind")
+  done
+}
+
+check_apiservices() {
+  local name want found
+  while read -r name want; do
+    found=$(backend_of "$name")
+    case $found in
+      "" | "$want") ;;
+      local) fail "APIService $name is served by kube-apiserver itself, from a CustomResourceDefinition of the same group; expected none, or the Service $want" ;;
+      *) fail "APIService $name belongs to the Service $found, expected none, or the Service $want; remove the other one first" ;;
+    esac
+    [ -n "$found" ] || missing_apiservices+=("$name")
+  done < <(backends)
+}
+
+# Every replica with storage of its own would answer with other objects.
+check_replicas() {
+  local replicas
+  replicas=$(awk '
+    function flush() { if (server && replicas > 1 && !etcd) print replicas; server = replicas = etcd = 0 }
+    /^---$/ { flush() }
+    /^kind: (Deployment|StatefulSet)$/ { server = 1 }
+    /^  replicas: / { replicas = $2 }
+    /--etcd-servers=/ { etcd = 1 }
+    END { flush() }' "$work/rest.yaml")
+  [ -z "$replicas" ] || fail "$overlay has $replicas replicas with embedded storage, expected 1: each would have objects of its own; use the component external-etcd for more"
+}
+
+# ---- the change
+
+# Server-side apply: the caBundle that certgen or cert-manager fills stays, because these manifests do not have it.
+apply() { k apply --server-side -f "$1" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "kubectl apply was refused, see above"; }; }
+
+delete_jobs() { # a Job cannot be changed, and this one can be repeated
+  local namespace name
+  while read -r namespace name; do
+    "$kubectl" delete job "$name" --namespace "$namespace" --ignore-not-found --cascade=foreground --timeout "${timeout}s" >/dev/null
+  done < <(names Job)
+}
+
+# diagnose prints what a person would look at next.
+diagnose() {
+  local namespace
+  read -r _ namespace < <(names Namespace)
+  {
+    k get pods,jobs --namespace "$namespace" -o wide
+    k get events --namespace "$namespace" --field-selector type=Warning --sort-by=.lastTimestamp | tail -n 10
+    k logs --namespace "$namespace" --selector app.kubernetes.io/name=extension-apiserver --all-containers --prefix --tail 15
+  } >&2 || true
+}
+# wait_for WHAT FUNCTION: the function is called each second; 0 is success, 2 that waiting is in vain.
+wait_for() {
+  local end=$((SECONDS + timeout)) why status
+  say "waiting for $1"
+  while true; do
+    status=0
+    why=$("$2" 2>&1) || status=$?
+    [ $status != 0 ] || return 0
+    if [ $status = 2 ] || [ $SECONDS -ge $end ]; then
+      diagnose
+      fail "$1: $([ $status = 2 ] && echo failed || echo "not within $timeout s"): $(tail -n 1 <<<"$why")"
+    fi
+    sleep 1
+  done
+}
+
+# job_states: "NAME Complete", "NAME Failed" or "NAME " of each rendered Job.
+job_states() {
+  local namespace name
+  while read -r namespace name; do
+    k get job "$name" --namespace "$namespace" -o go-template='{{.metadata.name}} {{range .status.conditions}}{{if and (eq .status "True") (or (eq .type "Complete") (eq .type "Failed"))}}{{.type}}{{end}}{{end}}{{"\n"}}'
+  done < <(names Job)
+}
+jobs_complete() {
+  local states
+  states=$(job_states)
+  ! grep 'Failed$' <<<"$states" || return 2
+  ! grep -v 'Complete$' <<<"$states" | grep .
+}
+rolled_out() {
+  local kind namespace name out
+  ! job_states | grep 'Failed$' || return 2 # a server without its certificate never gets ready
+  for kind in StatefulSet Deployment; do
+    while read -r namespace name; do
+      out=$(k rollout status "$kind/$name" --namespace "$namespace" --watch=false 2>&1)
+      grep -qE 'successfully rolled out|roll out complete|rolling update complete' <<<"$out" || { echo "$out"; return 1; }
+    done < <(names "$kind")
+  done
+}
+available() {
+  local name
+  while read -r name _; do
+    k get apiservice "$name" -o go-template='{{range .status.conditions}}{{if eq .type "Available"}}{{.status}} {{.message}}{{end}}{{end}}' |
+      tee "$work/available" | grep -q '^True' || { echo "APIService $name: $(cat "$work/available")"; return 1; }
+  done < <(backends)
+}
+# Available only says that kube-apiserver reached the server once.
+discovered() {
+  local found kind
+  found=$(k api-resources --api-group "$(group)" --cached=false --no-headers 2>&1) || { echo "$found"; return 1; }
+  for kind in $(sed -n 's/^kind: //p' manifests/samples/*.yaml); do
+    grep -qw -- "$kind" <<<"$found" || { echo "discovery has no kind $kind"; return 1; }
+  done
+}
+writable() {
+  local sample out
+  for sample in manifests/samples/*.yaml; do
+    out=$(k create --dry-run=server -f "$sample" 2>&1) || grep -q AlreadyExists <<<"$out" || { echo "$sample: $out"; return 1; }
+  done
+}
+
+# ---- main
+
+render
+check_kubeconfig
+check_version
+check_rights
+check_aggregation
+check_foreign
+missing_apiservices=()
+check_apiservices
+check_replicas
+say "$overlay into $("$kubectl" config current-context), Kubernetes $version: nothing speaks against it"
+
+apply "$work/namespace.yaml"
+delete_jobs
+say "applying $(grep -c '^kind: ' "$work/rest.yaml") objects"
+apply "$work/rest.yaml"
+wait_for "the servers" rolled_out
+say "applying the APIServices: $(backends | cut -d' ' -f1 | tr '\n' ' ')"
+created=("${missing_apiservices[@]}")
+apply "$work/apiservices.yaml"
+wait_for "the Jobs" jobs_complete
+wait_for "the APIServices to be Available" available
+wait_for "discovery to show $(sed -n 's/^kind: //p' manifests/samples/*.yaml | tr '\n' ' ')" discovered
+wait_for "a write to be accepted (dry run of manifests/samples)" writable
+created=()
+say "the API $(group) is ready"

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Writes the container images of our commands into bin/images/, without Docker and without a registry. For each command:
+#   bin/images/NAME/      OCI layout:  crane push bin/images/NAME REGISTRY/NAME:TAG
+#   bin/images/NAME.tar   the same as one file:  kind load image-archive, ctr images import, docker load;
+#                         skopeo copy oci-archive:bin/images/NAME.tar docker://REGISTRY/NAME:TAG
+#   bin/images/NAME.ref   the name with the tag, as a manifest says it
+#
+# Usage: scripts/image.sh
+#   IMAGE_PREFIX       what comes before /NAME (default: localhost, which no node pulls from)
+#   PLATFORMS          a list such as linux/amd64,linux/arm64; more than one makes an index (default: linux on this architecture)
+#   SOURCE_DATE_EPOCH  the time of the image and of its files (default: that of the commit)
+# The same commit, platforms and version of Go give the same digest in every folder.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=$(git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-unstamped)
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+created=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+prefix=${IMAGE_PREFIX:-localhost}
+module=$(go list -m)
+IFS=, read -ra platforms <<<"${PLATFORMS:-linux/$(go env GOARCH)}"
+
+mkdir -p bin/images
+work=$(mktemp -d bin/images/.build.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+(cd scripts/image && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o ../../bin/image .)
+
+# Without -trimpath the binary holds the path of this folder; with -buildvcs it would hold whether the tree was a git checkout.
+for platform in "${platforms[@]}"; do
+  IFS=/ read -r os arch rest <<<"$platform"
+  if [ "$os" != linux ] || [ -z "$arch" ] || [ -n "$rest" ]; then
+    echo "image: PLATFORMS has '$platform', expected linux/amd64, linux/arm64 or another linux/ARCHITECTURE" >&2
+    exit 2
+  fi
+  mkdir -p "$work/$platform"
+  GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOOS=$os GOARCH=$arch OUT=$work/$platform scripts/build.sh
+done
+
+for name in extension-apiserver certgen; do
+  # A tag has no +, which a version may have.
+  ref=$prefix/$name:${version//+/_}
+  args=()
+  for platform in "${platforms[@]}"; do args+=(--binary "$platform=$work/$platform/$name"); done
+  bin/image --ref "$ref" --out "bin/images/$name" --created "$created" "${args[@]}" \
+    --label "org.opencontainers.image.title=$name" \
+    --label "org.opencontainers.image.version=$version" \
+    --label "org.opencontainers.image.revision=$revision" \
+    --label "org.opencontainers.image.source=https://$module" \
+    --label "org.opencontainers.image.licenses=Apache-2.0"
+  echo "$ref" >"bin/images/$name.ref"
+done

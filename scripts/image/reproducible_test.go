@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// names are the images of the kit.
+var names = []string{"extension-apiserver", "certgen"}
+
+// commitTime is when the commit in the copies of the tree was made.
+const commitTime = 1_767_225_600
+
+// checkout is a copy of the tree, committed and tagged v1.2.3.
+type checkout struct {
+	dir string
+	env []string
+}
+
+func newCheckout(t *testing.T, env ...string) checkout {
+	t.Helper()
+	c := checkout{dir: t.TempDir(), env: append(os.Environ(), env...)}
+	copyTree := exec.CommandContext(t.Context(), filepath.Join("..", "copy-tree.sh"), c.dir)
+	if out, err := copyTree.CombinedOutput(); err != nil {
+		t.Fatalf("copy the tree: %v\n%s", err, out)
+	}
+	c.run(t, `git init -q && git add -A
+		export GIT_AUTHOR_DATE="1767225600 +0000" GIT_COMMITTER_DATE="1767225600 +0000"
+		git -c user.name=image -c user.email=image@localhost commit -qm base && git tag v1.2.3`)
+	return c
+}
+
+// run runs commands in the checkout and returns their standard output.
+func (c checkout) run(t *testing.T, commands string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", commands)
+	cmd.Dir, cmd.Env = c.dir, c.env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", commands, err, out, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// image returns the image of that name for this machine.
+func (c checkout) image(t *testing.T, name string) image {
+	t.Helper()
+	archive := openArchive(t, filepath.Join(c.dir, "bin", "images", name+".tar"))
+	top := archive.index(t, "")
+	if len(top) != 1 {
+		t.Fatalf("%s.tar: got %d images, want 1", name, len(top))
+	}
+	return archive.image(t, top[0])
+}
+
+// TestReproducible builds all from nothing, twice: in folders of different names, with an empty build cache each, and with
+// other settings of the person who builds. Then it looks into the images, and changes a file.
+func TestReproducible(t *testing.T) {
+	first := newCheckout(t, "GOCACHE="+firstCache(t), "TZ=UTC", "LANG=C")
+	second := newCheckout(t, "GOCACHE="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=de_DE.UTF-8", "GOFLAGS=-buildvcs=true", "USER=somebody")
+	began := time.Now()
+	want := first.run(t, "umask 022; make --no-print-directory image")
+	t.Logf("the first folder: %.0f s\n%s", time.Since(began).Seconds(), want)
+	began = time.Now()
+	got := second.run(t, "umask 077; make --no-print-directory image")
+	t.Logf("the second folder: %.0f s\n%s", time.Since(began).Seconds(), got)
+	if got != want || strings.Count(want, "@sha256:") != len(names) {
+		t.Errorf("got %swant the same digests of %d images:\n%s", got, len(names), want)
+	}
+	for _, name := range names {
+		a, errA := os.ReadFile(filepath.Join(first.dir, "bin", "images", name+".tar"))
+		b, errB := os.ReadFile(filepath.Join(second.dir, "bin", "images", name+".tar"))
+		if errA != nil || errB != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s.tar: %v, %v, the two archives differ, of %d and %d bytes", name, errA, errB, len(a), len(b))
+		}
+		t.Run(name, func(t *testing.T) { checkImage(t, first, name, "v1.2.3") })
+	}
+	first.run(t, "echo >>README.md; make --no-print-directory image")
+	for _, name := range names {
+		t.Run(name+"-dirty", func(t *testing.T) { checkImage(t, first, name, "v1.2.3-dirty") })
+	}
+}
+
+// firstCache is the empty directory IMAGE_TEST_CACHE, for a caller who builds the same again afterwards, or one of the test.
+func firstCache(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("IMAGE_TEST_CACHE")
+	if dir == "" {
+		return t.TempDir()
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Fatalf("IMAGE_TEST_CACHE is %s with %d entries, %v; expected an empty directory", dir, len(entries), err)
+	}
+	return dir
+}
+
+// checkImage looks at everything in the image, and starts its binary.
+func checkImage(t *testing.T, c checkout, name, version string) {
+	i := c.image(t, name)
+	if want := wantEntries(name, commitTime); !reflect.DeepEqual(i.entries, want) {
+		t.Errorf("got files %+v, want only %+v", i.entries, want)
+	}
+	if i.Config.User != "65532:65532" || !reflect.DeepEqual(i.Config.Entrypoint, []string{"/" + name}) {
+		t.Errorf("got user %q and entrypoint %q, want 65532:65532 and /%s", i.Config.User, i.Config.Entrypoint, name)
+	}
+	module := strings.TrimSpace(c.run(t, "go list -m"))
+	want := map[string]string{
+		"org.opencontainers.image.title":    name,
+		"org.opencontainers.image.version":  version,
+		"org.opencontainers.image.revision": strings.TrimSpace(c.run(t, "git rev-parse HEAD")),
+		"org.opencontainers.image.source":   "https://" + module,
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	}
+	if !reflect.DeepEqual(i.Config.Labels, want) {
+		t.Errorf("got labels %v, want %v", i.Config.Labels, want)
+	}
+	if ref := "localhost/" + name + ":" + version; i.Annotations["io.containerd.image.name"] != ref || c.run(t, "cat bin/images/"+name+".ref") != ref+"\n" {
+		t.Errorf("got annotations %v, want the name %s, and in the file .ref too", i.Annotations, ref)
+	}
+
+	binary := i.contents[name]
+	program, err := elf.NewFile(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 || program.Section(".interp") != nil {
+		t.Errorf("got libraries %v, %v, want a static binary: there are none in the image", libraries, err)
+	}
+	if bytes.Contains(binary, []byte(c.dir)) {
+		t.Errorf("the binary holds the path of the folder that it was built in, %s", c.dir)
+	}
+	// Nothing but the files of the image is needed: no environment, an empty directory.
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, binary, 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "version", "-o", "json")
+	cmd.Dir, cmd.Env = t.TempDir(), []string{}
+	out, err := cmd.CombinedOutput()
+	var info struct{ Version string }
+	if err != nil || json.Unmarshal(out, &info) != nil || info.Version != version {
+		t.Errorf("%s version: got %s, %v, want version %s", name, out, err, version)
+	}
+}

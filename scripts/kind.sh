@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# A kind cluster for trying and testing the deployment. Its kubeconfig is .kind/kubeconfig; ~/.kube/config is not touched.
+#
+# Usage: scripts/kind.sh up|load|deploy|test|down
+#        scripts/kind.sh routing endpoints|cluster-ip
+#        scripts/kind.sh kube-apiserver               prints its container
+#        scripts/kind.sh await-kube-apiserver BEFORE  waits for another container of it, after a change of its manifest
+#   KIND_CLUSTER     name of the cluster (default: workshop)
+#   KIND_NODE_IMAGE  node image (default: the one that this version of kind names, which the container engine pulls)
+#   KIND_CONFIG      kind's configuration (default: test/e2e/kind/cluster.yaml)
+#   OVERLAY          what deploy installs (default: manifests/overlays/kind)
+#   SUITE            uninstall, default, components, production, with blanks between (default: default uninstall); konnectivity is that of
+#                    scripts/kind-konnectivity.sh
+#   KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cluster=${KIND_CLUSTER:-workshop}
+engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
+export KUBECONFIG=$PWD/.kind/kubeconfig
+made=.kind/$cluster.made # this checkout made the cluster, so it may remove it
+
+say() { printf '%(%H:%M:%S)T kind: %s\n' -1 "$*"; }
+fail() { echo "kind: $*" >&2; exit 1; }
+
+need_engine() {
+  command -v "$engine" >/dev/null ||
+    fail "a container engine is needed and there is no command $engine; install docker, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"
+  local out
+  out=$("$engine" info 2>&1 >/dev/null) ||
+    fail "a container engine is needed and $engine does not answer; start it and try again ($(tail -n 1 <<<"$out"))"
+}
+build_kind() { (cd scripts/tools && CGO_ENABLED=0 go build -o ../../bin/kind sigs.k8s.io/kind); }
+exists() { bin/kind get clusters --quiet | grep -qx -- "$cluster"; }
+ours() { [ -e "$made" ] || fail "$1"; }
+
+up() {
+  need_engine
+  build_kind
+  mkdir -p .kind
+  if exists; then
+    ours "there is a kind cluster $cluster that was not made here; choose another name with KIND_CLUSTER, or remove it with: bin/kind delete cluster --name $cluster"
+    bin/kind export kubeconfig --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
+    say "cluster $cluster is up already"
+  else
+    say "creating cluster $cluster"
+    touch "$made"
+    bin/kind create cluster --name "$cluster" --kubeconfig "$KUBECONFIG" --wait 180s \
+      --config "${KIND_CONFIG:-test/e2e/kind/cluster.yaml}" ${KIND_NODE_IMAGE:+--image "$KIND_NODE_IMAGE"}
+  fi
+  say "ready; use it with: export KUBECONFIG=$KUBECONFIG"
+}
+
+# need_cluster also sees to it that the kubeconfig is that of this cluster.
+need_cluster() {
+  need_engine
+  build_kind
+  exists || fail "there is no cluster $cluster; run: make kind-up"
+  bin/kind export kubeconfig --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
+}
+
+load() {
+  need_cluster
+  local name
+  for name in extension-apiserver certgen; do
+    [ -f "bin/images/$name.tar" ] || fail "there is no bin/images/$name.tar; run: make image"
+    bin/kind load image-archive --quiet --name "$cluster" "bin/images/$name.tar"
+    say "loaded $(cat "bin/images/$name.ref")"
+  done
+}
+
+# images names what load brought, for deploy.sh and for the suites.
+images() {
+  [ -f bin/images/extension-apiserver.ref ] || fail "there are no images; run: make kind-deploy"
+  IMAGE=$(cat bin/images/extension-apiserver.ref)
+  CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
+  export IMAGE CERTGEN_IMAGE
+}
+
+deploy() {
+  need_cluster
+  images
+  scripts/deploy.sh
+}
+
+# load_etcd brings the etcd of the control plane, for the cluster of the suite "production".
+load_etcd() {
+  make --no-print-directory controlplane
+  local binary version
+  binary=$(echo bin/[0-9]*/etcd)
+  version=$("$binary" --version | sed -n 's/^etcd Version: //p')
+  export ETCD_IMAGE=localhost/etcd:v$version
+  bin/image --ref "$ETCD_IMAGE" --out bin/images/etcd --created 0 --binary "linux/$(go env GOARCH)=$binary"
+  bin/kind load image-archive --quiet --name "$cluster" bin/images/etcd.tar
+}
+
+# Each suite is a test of test/e2e: TestDefault, TestUninstall, TestComponents, TestProduction, TestKonnectivity.
+test_suites() {
+  local suite suites
+  read -ra suites <<<"${SUITE:-default uninstall}"
+  need_cluster
+  images
+  for suite in "${suites[@]}"; do
+    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, uninstall, components or production"
+    [ "$suite" != production ] || load_etcd
+    say "suite $suite"
+    CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
+  done
+}
+
+node_shell() { "$engine" exec --interactive "$cluster-control-plane" bash -euo pipefail -c "$1"; }
+kube_apiserver() { node_shell "crictl ps --quiet --name '^kube-apiserver\$'"; }
+
+# await_kube_apiserver waits until it is ready in another container than the one before.
+await_kube_apiserver() {
+  local now n
+  for ((n = 0; n < 120; n++)); do
+    now=$(kube_apiserver)
+    [ -n "$now" ] && [ "$now" != "$1" ] && node_shell "kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw /readyz" >/dev/null 2>&1 && return
+    sleep 1
+  done
+  fail "kube-apiserver did not come back within 2 minutes; see: $engine exec $cluster-control-plane crictl ps -a"
+}
+
+# routing gives kube-apiserver another way to the Services of aggregated APIs.
+routing() {
+  need_cluster
+  local flag=--enable-aggregator-routing=true edit
+  case ${1:-} in
+    endpoints) edit="-e /$flag/d -e 's/^\\( *\\)- kube-apiserver\$/&\\n\\1- $flag/'" ;;
+    cluster-ip) edit="-e /$flag/d" ;;
+    *) echo "kind: routing: expected endpoints or cluster-ip, found '${1:-}'" >&2; exit 2 ;;
+  esac
+  local manifest=/etc/kubernetes/manifests/kube-apiserver.yaml new=/etc/kubernetes/kube-apiserver.yaml.new before
+  node_shell "sed $edit $manifest >$new"
+  if ! node_shell "cmp -s $new $manifest"; then
+    before=$(kube_apiserver)
+    node_shell "mv $new $manifest" # a rename, because the kubelet acts on every file that it sees in the directory
+    await_kube_apiserver "$before"
+  fi
+  say "kube-apiserver reaches Services by: $1"
+}
+
+down() {
+  need_engine
+  build_kind
+  if exists; then
+    ours "the kind cluster $cluster was not made here; remove it with: bin/kind delete cluster --name $cluster"
+    bin/kind delete cluster --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
+    say "removed cluster $cluster"
+  else
+    say "there is no cluster $cluster"
+  fi
+  rm -f "$made"
+}
+
+case ${1:-} in
+  up | load | deploy | down) "$1" ;;
+  routing) routing "${2:-}" ;;
+  kube-apiserver) kube_apiserver ;;
+  await-kube-apiserver) await_kube_apiserver "${2:?expected the container before}" ;;
+  test) test_suites ;;
+  *) echo "kind: expected up, load, deploy, test, routing, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
+esac

@@ -1,0 +1,106 @@
+# shellcheck shell=bash
+# Sourced by deploy.sh and undeploy.sh: the overlay as objects, and how to speak to the cluster and to a person.
+#
+#   OVERLAY            directory of a kustomization (default: manifests/overlays/kind: storage on a volume, certificates by certgen)
+#   IMAGE, CERTGEN_IMAGE  full names with tags, instead of those in the overlay
+#   KUBECONFIG         as kubectl has it
+#   KUBECTL            the command (default: bin/1.36/kubectl if it was built, or kubectl)
+
+# The label of every object that was deployed, by which these scripts know their own.
+part_of=extension-apiserver
+overlay=${OVERLAY:-manifests/overlays/kind}
+kubectl=${KUBECTL:-$([ -x bin/1.36/kubectl ] && echo bin/1.36/kubectl || echo kubectl)}
+
+me=$(basename "$0" .sh)
+began=$SECONDS
+say() { printf '%(%H:%M:%S)T %4ds  %s\n' -1 $((SECONDS - began)) "$*"; }
+fail() { echo "$me: $*" >&2; exit 1; }
+
+# A request that is not answered in 20 s will not be; waits have --timeout of their own.
+k() { "$kubectl" --request-timeout=20s "$@"; }
+# ask COMMAND...: what it prints; when it fails, the last line of its errors in $work/problem.
+ask() { "$@" 2>"$work/errors" || { grep -v '^E[0-9]' "$work/errors" | tail -n 1 >"$work/problem"; return 1; }; }
+
+# render writes into $work: all.yaml, apiservices.yaml (kind APIService), namespace.yaml (kind Namespace), rest.yaml.
+render() {
+  command -v "$kubectl" >/dev/null || fail "there is no command $kubectl; install kubectl, or run: make controlplane"
+  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay', expected a directory with a kustomization.yaml; found in manifests/overlays: $(ls manifests/overlays 2>/dev/null | tr '\n' ' ')"
+  mkdir "$work/overlay"
+  {
+    printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: ["%s"]\n' "$(realpath --relative-to="$work/overlay" "$overlay")"
+    printf 'labels:\n- pairs: {app.kubernetes.io/part-of: %s}\nimages:\n' "$part_of"
+    image_entry extension-apiserver "${IMAGE:-}"
+    image_entry certgen "${CERTGEN_IMAGE:-}"
+  } >"$work/overlay/kustomization.yaml"
+  "$kubectl" kustomize "$work/overlay" >"$work/all.yaml" 2>"$work/errors" || fail "render $overlay: $(tail -n 1 "$work/errors")"
+  select_kinds '^APIService$' >"$work/apiservices.yaml"
+  select_kinds '^Namespace$' >"$work/namespace.yaml"
+  select_kinds '^(APIService|Namespace)$' not >"$work/rest.yaml"
+  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; expected an overlay on manifests/base"
+}
+
+# An overlay may have given the image another name; what it is called then is what the outer entry must name.
+image_entry() {
+  [ -n "$2" ] || return 0
+  local name=${2%:*} tag=${2##*:} inner
+  [[ $2 == *:* && $tag != */* ]] || fail "image '$2' has no tag, expected NAME:TAG"
+  inner=$("$kubectl" kustomize "$overlay" 2>/dev/null | sed -nE "s#^ *-? *image: \"?(([^ \"]*/)?$1)([:@][^\"]*)?\"?\$#\1#p" | sort -u)
+  [ -n "$inner" ] || return 0
+  printf -- '- {name: "%s", newName: "%s", newTag: "%s"}\n' "$inner" "$name" "$tag"
+}
+
+# select_kinds REGEX [not]: the documents of all.yaml whose kind matches, or does not.
+select_kinds() {
+  awk -v want="$1" -v not="${2:-}" '
+    function flush() { if (doc != "" && ((kind ~ want) == (not == ""))) printf "---\n%s", doc; doc = ""; kind = "" }
+    /^---$/ { flush(); next }
+    /^kind: / { kind = $2 }
+    { doc = doc $0 "\n" }
+    END { flush() }' "$work/all.yaml"
+}
+
+# names KIND: "NAMESPACE NAME" of each rendered object of that kind, with - for no namespace.
+names() {
+  select_kinds "^$1\$" | awk '
+    function flush() { if (name != "") print (ns == "" ? "-" : ns), name; name = ns = "" }
+    /^---$/ { flush(); meta = 0 }
+    /^[a-z]/ { meta = ($1 == "metadata:") }
+    meta && /^  name: / { name = $2 }
+    meta && /^  namespace: / { ns = $2 }
+    END { flush() }'
+}
+
+# backends: "NAME NAMESPACE/SERVICE" of each rendered APIService.
+backends() {
+  awk '
+    function flush() { if (name != "") print name, sns "/" sname; name = sns = sname = "" }
+    /^---$/ { flush() }
+    /^[a-z]/ { meta = ($1 == "metadata:") }
+    /^  [a-z]/ { service = ($1 == "service:") }
+    meta && /^  name: / { name = $2 }
+    service && /^    name: / { sname = $2 }
+    service && /^    namespace: / { sns = $2 }
+    END { flush() }' "$work/apiservices.yaml"
+}
+
+# backend_of APISERVICE: NAMESPACE/SERVICE in the cluster, "local" where kube-apiserver serves it itself, "" where there is none.
+backend_of() {
+  k get apiservice "$1" --ignore-not-found -o go-template='{{with .spec.service}}{{.namespace}}/{{.name}}{{else}}local{{end}}'
+}
+
+# group: the API group of the rendered APIServices.
+group() { awk '/^  group: / { print $2; exit }' "$work/apiservices.yaml"; }
+
+# check_kubeconfig sets version, such as 1.36.3.
+check_kubeconfig() {
+  version=$(ask k get --raw /version) ||
+    fail "the cluster of the kubeconfig (${KUBECONFIG:-~/.kube/config}, context $("$kubectl" config current-context 2>/dev/null || echo none)) cannot be used: $(cat "$work/problem")"
+  version=$(sed -nE 's/.*"gitVersion": *"v?([^"]*)".*/\1/p' <<<"$version")
+  [[ $version =~ ^[0-9]+\.[0-9]+ ]] || fail "what answers at the address in the kubeconfig is no kube-apiserver: its /version says no gitVersion"
+}
+
+# may VERB RESOURCE [NAMESPACE]
+may() {
+  [ "$(k auth can-i "$1" "$2" ${3:+--namespace "$3"} 2>/dev/null)" = yes ] ||
+    fail "the user of the kubeconfig may not $1 $2${3:+ in namespace $3}; expected the rights of a cluster administrator (ClusterRole cluster-admin)"
+}

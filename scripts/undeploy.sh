@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Takes an overlay out of the cluster of the current kubeconfig. APIServices go first: without the server behind them they
+# would break discovery, and with it the deletion of every namespace. The data stays: namespace, volumes and the Secrets of
+# certificates. Safe to run again.
+#
+# Usage: scripts/undeploy.sh      Variables: scripts/overlay.sh, and
+#   PURGE=1   remove the data too: nothing is left
+#   TIMEOUT   seconds for each wait (default 300)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source scripts/overlay.sh
+timeout=${TIMEOUT:-300}
+purge=${PURGE:-}
+[[ $purge == "" || $purge == 0 || $purge == 1 ]] || fail "PURGE is '$purge', expected 1 or nothing"
+
+check_rights() {
+  local resource
+  for resource in apiservices.apiregistration.k8s.io clusterroles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io; do
+    may delete "$resource"
+  done
+  may delete rolebindings.rbac.authorization.k8s.io kube-system
+  may delete services "$namespace"
+  [ "$purge" != 1 ] || may delete namespaces
+}
+
+# ours: the rendered APIServices that are in the cluster and belong to our Service.
+ours() {
+  local name want found
+  while read -r name want; do
+    found=$(backend_of "$name")
+    case $found in
+      "") ;;
+      "$want") echo "$name" ;;
+      *) say "APIService $name belongs to ${found/local/kube-apiserver itself}; left alone" >&2 ;;
+    esac
+  done < <(backends)
+}
+
+# An external etcd outlives the namespace; what is in it can only be removed while the API works. kubectl delete --all asks once for each
+# object; the collection is deleted by one request, repeated as long as objects get fewer.
+delete_objects() {
+  grep -q -- '--etcd-servers=' "$work/rest.yaml" || return 0
+  local resource version end left found collection
+  [ ${#apiservices[@]} -gt 0 ] || { say "the API is gone already: objects in the external etcd, if any, stay there"; return 0; }
+  # With the preferred version: the columns end with APIVERSION, NAMESPACED, KIND.
+  k api-resources --api-group "$(group)" --verbs=deletecollection --cached=false --no-headers | awk '{ print $1, $(NF-2) }' >"$work/resources"
+  while read -r resource version; do
+    left=
+    while list "$resource" "$version"; [ -s "$work/paths" ]; do
+      found=$(wc -l <"$work/paths")
+      [ "${left:-$((found + 1))}" -le "$found" ] || end=$((SECONDS + timeout)) # there are fewer now
+      left=$found
+      [ $SECONDS -lt $end ] || fail "$left $resource are left, and they got no fewer within $timeout s; look at their finalizers, then run this again"
+      say "deleting $left $resource"
+      while read -r collection; do
+        # What runs into its time limit goes on in the server.
+        "$kubectl" delete --raw "$collection" --request-timeout=65s </dev/null >/dev/null 2>"$work/errors" || grep -qi 'timeout\|deadline' "$work/errors" ||
+          fail "delete $collection: $(tail -n 1 "$work/errors")"
+      done < <(sort -u "$work/paths")
+      sleep 1
+    done
+  done <"$work/resources"
+}
+# list RESOURCE VERSION: for each object the path of the collection that it is in.
+list() {
+  k get "$1.${2#*/}.${2%/*}" --all-namespaces -o go-template='{{range .items}}{{with .metadata.namespace}}namespaces/{{.}}/{{end}}{{"\n"}}{{end}}' </dev/null >"$work/list" ||
+    fail "$1 cannot be listed, see above; objects may be left in the external etcd"
+  sed "s#.*#/apis/$2/&$1#" "$work/list" >"$work/paths"
+}
+
+# APIServices whose Service is in the namespace, whoever made them.
+pointing_here() {
+  k get apiservices -o go-template='{{range .items}}{{if .spec.service}}{{.spec.service.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
+    awk -v ns="$namespace" '$1 == ns { print $2 }'
+}
+unavailable() {
+  k get apiservices -o go-template='{{range .items}}{{$name := .metadata.name}}{{range .status.conditions}}{{if and (eq .type "Available") (ne .status "True")}}{{$name}} {{end}}{{end}}{{end}}'
+}
+
+delete_namespace() {
+  local found label
+  label=$(k get namespace "$namespace" --ignore-not-found -o go-template='there {{with .metadata.labels}}{{index . "app.kubernetes.io/part-of"}}{{end}}')
+  [ -n "$label" ] || return 0
+  [ "$label" = "there $part_of" ] || fail "namespace $namespace is not ours: it has no label app.kubernetes.io/part-of=$part_of; it stays"
+  found=$(pointing_here)
+  [ -z "$found" ] || fail "namespace $namespace stays: APIService $(tr '\n' ' ' <<<"$found")still needs a Service in it; remove the APIService first"
+  # The namespace controller asks every API what is in the namespace, and never ends while one does not answer.
+  found=$(unavailable)
+  [ -z "$found" ] || fail "namespace $namespace stays: a namespace cannot be deleted while an APIService is not Available: $found"
+  # Volumes are removed after their claims; these are the ones to wait for.
+  k get persistentvolumes -o go-template='{{range .items}}{{if and .spec.claimRef (eq .spec.persistentVolumeReclaimPolicy "Delete")}}{{.spec.claimRef.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
+    awk -v ns="$namespace" '$1 == ns { print $2 }' >"$work/volumes"
+  say "deleting namespace $namespace"
+  "$kubectl" delete namespace "$namespace" --timeout "${timeout}s" >/dev/null || {
+    k get namespace "$namespace" -o go-template='{{range .status.conditions}}{{if eq .status "True"}}{{.type}}: {{.message}}{{"\n"}}{{end}}{{end}}' >&2
+    fail "namespace $namespace was not deleted within $timeout s; its conditions, above, say why"
+  }
+  local volume
+  while read -r volume; do
+    say "waiting for PersistentVolume $volume to go"
+    "$kubectl" wait "persistentvolume/$volume" --for delete --timeout "${timeout}s" >/dev/null || fail "PersistentVolume $volume is still there after $timeout s"
+  done <"$work/volumes"
+}
+
+render
+check_kubeconfig
+read -r _ namespace < <(names Namespace)
+check_rights
+mapfile -t apiservices < <(ours)
+say "taking $overlay out of $("$kubectl" config current-context)$([ "$purge" = 1 ] && echo ", with its data")"
+
+[ "$purge" != 1 ] || delete_objects
+if [ ${#apiservices[@]} -gt 0 ]; then
+  say "deleting the APIServices: ${apiservices[*]}"
+  "$kubectl" delete apiservice "${apiservices[@]}" --ignore-not-found --timeout "${timeout}s" >/dev/null
+fi
+# The CA's Secret is data: with another one, what is on the volume would be served by a certificate that nobody trusts.
+select_kinds '^(APIService|Namespace|Secret|PersistentVolumeClaim)$' not >"$work/delete.yaml"
+say "deleting $(grep -c '^kind: ' "$work/delete.yaml") objects"
+"$kubectl" delete -f "$work/delete.yaml" --ignore-not-found --cascade=foreground --timeout "${timeout}s" >"$work/out" 2>&1 ||
+  { tail -n 3 "$work/out" >&2; fail "kubectl delete did not end well, see above; run this again when the cause is gone"; }
+if [ "$purge" = 1 ]; then
+  delete_namespace
+  say "nothing is left"
+else
+  say "left: namespace $namespace with its volumes and Secrets; PURGE=1 removes them"
+fi

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// server is the label of the pods of our server.
+const server = "app.kubernetes.io/name=extension-apiserver,app.kubernetes.io/component=server"
+
+func TestDefault(t *testing.T) {
+	c := newCluster(t)
+	for _, test := range []struct {
+		name string
+		run  func(cluster)
+	}{
+		{"kinds", kinds},
+		{"identity", identity},
+		{"stranger", stranger},
+		{"pods", pods},
+		{"certificates", certificates},
+		{"deployed again", deployedAgain},
+		{"new pod", newPod},
+		{"second replica", secondReplica},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := c
+			c.T = t
+			test.run(c)
+		})
+	}
+}
+
+func kinds(c cluster) {
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		list, err := c.discovery.ServerResourcesForGroupVersion(widgets.Group + "/" + version)
+		if err != nil || len(list.APIResources) == 0 {
+			c.Errorf("discovery of %s: got %v, %v", version, list, err)
+		}
+	}
+}
+
+// identity: kube-apiserver authenticated the caller, and passed on who it is.
+func identity(c cluster) {
+	reviews := schema.GroupVersionResource{Group: widgets.Group, Version: "v1", Resource: "identityreviews"}
+	review, err := c.dynamic.Resource(reviews).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "workshop.example.com/v1", "kind": "IdentityReview",
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if got := fmt.Sprint(review.Object["status"]); !strings.Contains(got, "authenticator:RequestHeader") || !strings.Contains(got, "username:kubernetes-admin") {
+		c.Errorf("got %s, want the user kubernetes-admin, by RequestHeader", got)
+	}
+}
+
+// stranger: a ServiceAccount without rights has none here either, and gets them by the cluster's RBAC.
+func stranger(c cluster) {
+	config := rest.CopyConfig(c.config)
+	config.Impersonate.UserName = "stranger"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).List(c.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		c.Errorf("a stranger lists widgets: got %v, want Forbidden", err)
+	}
+}
+
+func pods(c cluster) {
+	list, err := c.core.CoreV1().Pods(namespace).List(c.Context(), metav1.ListOptions{LabelSelector: server})
+	if err != nil || len(list.Items) != 1 {
+		c.Fatalf("got %d pods, %v, want 1", len(list.Items), err)
+	}
+	pod := list.Items[0]
+	status := pod.Status.ContainerStatuses[0]
+	if want := os.Getenv("IMAGE"); pod.Spec.Containers[0].Image != want || status.RestartCount != 0 {
+		c.Errorf("got image %s, restarted %d times, want %s, which make kind-deploy loaded, and 0", pod.Spec.Containers[0].Image, status.RestartCount, want)
+	}
+	ns, err := c.core.CoreV1().Namespaces().Get(c.Context(), namespace, metav1.GetOptions{})
+	if err != nil || ns.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
+		c.Errorf("got labels %v, %v, want that Pod Security restricted is enforced", ns.Labels, err)
+	}
+}
+
+// certificates: the CronJob, started now, finds everything right, and leaves the pair and the caBundle as they are.
+func certificates(c cluster) {
+	before := certificateState(c)
+	renewNow(c)
+	if after := certificateState(c); after != before {
+		c.Errorf("after the renewal Job:\n%s\nwant it unchanged:\n%s", after, before)
+	}
+}
+
+// certificateState checks that the APIServices trust a CA in the serving Secret, and returns the pair and the caBundles.
+func certificateState(c cluster) string {
+	c.Helper()
+	secret, err := c.core.CoreV1().Secrets(namespace).Get(c.Context(), name+"-serving", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	apiServices := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	state := string(secret.Data[corev1.TLSCertKey])
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		apiService, err := c.dynamic.Resource(apiServices).Get(c.Context(), version+"."+widgets.Group, metav1.GetOptions{})
+		if err != nil {
+			c.Fatal(err)
+		}
+		encoded, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
+		bundle, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(bundle) == 0 || !bytes.Equal(bytes.TrimSpace(bundle), bytes.TrimSpace(secret.Data["ca.crt"])) {
+			c.Errorf("APIService %s has caBundle %q, %v, want the ca.crt of the Secret", apiService.GetName(), bundle, err)
+		}
+		state += encoded + "\n"
+	}
+	return state
+}
+
+// deployedAgain: make deploy on what is deployed changes no pod and no object of the API.
+func deployedAgain(c cluster) {
+	widget := c.createWidget("again")
+	before := podUID(c)
+	c.script("deploy.sh")
+	if after := podUID(c); after != before {
+		c.Errorf("got the pod %s, want the same as before, %s", after, before)
+	}
+	if err := c.sameWidget(c.Context(), widget); err != nil {
+		c.Error(err)
+	}
+	c.deleteWidget(widget)
+}
+
+func podUID(c cluster) string {
+	c.Helper()
+	pod, err := c.core.CoreV1().Pods(namespace).Get(c.Context(), name+"-0", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return string(pod.UID)
+}
+
+// newPod: the objects are on the volume, not in the pod.
+func newPod(c cluster) {
+	widget := c.createWidget("kept")
+	before := podUID(c)
+	if err := c.core.CoreV1().Pods(namespace).Delete(c.Context(), name+"-0", metav1.DeleteOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	c.eventually("another pod, with the widget", func(ctx context.Context) error {
+		pod, err := c.core.CoreV1().Pods(namespace).Get(ctx, name+"-0", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if string(pod.UID) == before {
+			return fmt.Errorf("the old pod is still there, %s", pod.Status.Phase)
+		}
+		return c.sameWidget(ctx, widget)
+	})
+	c.deleteWidget(widget)
+}
+
+// secondReplica: it would have other objects.
+func secondReplica(c cluster) {
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+	_, err := c.core.AppsV1().StatefulSets(namespace).UpdateScale(c.Context(), name, scale, metav1.UpdateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "1 replica, found 2") {
+		c.Errorf("scale to 2: got %v, want that it is refused because 1 replica is the most", err)
+	}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/rotation"
+)
+
+// renewNow does what the renewal CronJob does at night, and waits until it is done.
+func renewNow(c cluster) {
+	c.Helper()
+	jobs := c.core.BatchV1().Jobs(namespace)
+	cronJob, err := c.core.BatchV1().CronJobs(namespace).Get(c.Context(), name+"-certgen-renew", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	job, err := jobs.Create(c.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "renew-now-"}, Spec: cronJob.Spec.JobTemplate.Spec}, metav1.CreateOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.eventually("the renewal Job", func(ctx context.Context) error {
+		job, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
+		if err == nil && job.Status.Succeeded != 1 {
+			err = fmt.Errorf("%d succeeded, %d failed", job.Status.Succeeded, job.Status.Failed)
+		}
+		return err
+	})
+	background := metav1.DeletePropagationBackground
+	if err := jobs.Delete(c.Context(), job.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		c.Error(err)
+	}
+}
+
+// renewal stores a pair that is due, runs the CronJob now, and waits until every server serves what it made.
+func renewal(c cluster) {
+	c.Helper()
+	storeDuePair(c)
+	due := servingCertificate(c)
+	renewNow(c)
+	renewed := servingCertificate(c)
+	if renewed == due {
+		c.Fatal("the CronJob left a certificate that is due, want another")
+	}
+	// kubelet brings it into the pods within a minute or two.
+	for _, pod := range serverPods(c) {
+		c.eventually("pod "+pod.Name+" to serve the new certificate", func(ctx context.Context) error {
+			served, err := c.served(ctx, pod.Name)
+			if err == nil && served != renewed {
+				err = errors.New("it serves another")
+			}
+			return err
+		})
+	}
+}
+
+// storeDuePair replaces the serving pair by one that has less than a third of its life left: it lasts 20 minutes, and is valid
+// since an hour ago.
+func storeDuePair(c cluster) {
+	c.Helper()
+	secrets := c.core.CoreV1().Secrets(namespace)
+	ca, err := secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	issuer, err := certs.ParseCA(ca.Data[certs.CertFile], ca.Data[certs.KeyFile], nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	service := certs.Service{Name: name, Namespace: namespace}
+	pair, err := issuer.IssueServing(certs.ServingOptions{DNSNames: service.DNSNames(), Lifetime: 20 * time.Minute})
+	if err != nil {
+		c.Fatal(err)
+	}
+	patch, err := json.Marshal(&corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-serving"}, Type: corev1.SecretTypeTLS, Data: pairData(c, ca.Data[certs.CertFile], pair),
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if _, err := secrets.Patch(c.Context(), name+"-serving", types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: rotation.FieldManager}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func servingCertificate(c cluster) string {
+	c.Helper()
+	secret, err := c.core.CoreV1().Secrets(namespace).Get(c.Context(), name+"-serving", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	bundle, err := certs.ParseBundle(secret.Data[certs.CertFile])
+	if err != nil {
+		c.Fatal(err)
+	}
+	return bundle[0].SerialNumber.String()
+}
+
+// served is the serial number of the certificate that a pod serves, at the end of a tunnel through kube-apiserver and kubelet.
+func (c cluster) served(ctx context.Context, pod string) (serial string, err error) {
+	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	if err != nil {
+		return "", err
+	}
+	url := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+		[]string{"127.0.0.1"}, []string{"0:6443"}, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		return "", err
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	defer close(stop)
+	select {
+	case <-ready:
+	case err := <-ended:
+		return "", fmt.Errorf("forward a port of pod %s: %w", pod, err)
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return "", err
+	}
+	secret, err := c.core.CoreV1().Secrets(namespace).Get(ctx, name+"-serving", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	bundle, err := certs.ParseBundle(secret.Data[certs.BundleFile])
+	if err != nil {
+		return "", err
+	}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: bundle.Pool(), ServerName: name + "." + namespace + ".svc", MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"example.com/extension-apiserver/pkg/apiserver"
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// serverOptions are what the arguments of a container mean.
+func serverOptions(t testing.TB, args []string) *apiserver.Options {
+	t.Helper()
+	options := apiserver.NewOptions()
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	for _, section := range options.Flags().FlagSets {
+		fs.AddFlagSet(section)
+	}
+	if err := fs.Parse(args); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	if !slices.Equal(fs.Args(), []string{"serve"}) {
+		t.Fatalf("%q: got the commands %q, want serve", args, fs.Args())
+	}
+	return options
+}
+
+// TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from here.
+// All of them being right, what is left to complain of is that there is no cluster.
+func TestArguments(t *testing.T) {
+	if out, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "build.sh")).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	mounts := t.TempDir()
+	if _, err := certs.Init(t.Context(), certs.InitOptions{
+		Dir: mounts, With: []string{}, Service: certs.Service{Name: env.ServiceName, Namespace: env.Namespace},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"/certs/", "/etcd-certs/"} {
+		if err := os.Symlink(filepath.Join(mounts, certs.ServingDir), filepath.Join(mounts, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(mustAbs(t, filepath.Join(folder, "components", "audit")), filepath.Join(mounts, "audit")); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variants(t) {
+		t.Run(v.name, func(t *testing.T) {
+			objects := parse(t, render(t, v))
+			for _, w := range workloads(t, objects) {
+				c := w.pod.Spec.Containers[0]
+				args := expand(t, c, objects)
+				for i := range args {
+					for _, m := range c.VolumeMounts {
+						args[i] = strings.Replace(args[i], "="+m.MountPath+"/", "="+mounts+m.MountPath+"/", 1)
+					}
+				}
+				code, out := runWithoutCluster(t, filepath.Base(c.Command[0]), args)
+				want := map[string]string{
+					"extension-apiserver": "the command line has 1 problem:\n  * --kubeconfig is not set and this is no pod of a cluster",
+					"certgen":             "certgen: --kubeconfig: read kubeconfig: invalid configuration: no configuration has been provided",
+				}[c.Name]
+				if code != 2 || !strings.Contains(out, want) {
+					t.Errorf("%s %s: got exit code %d and\n%s\nwant 2 and %q", w.GetName(), args, code, out, want)
+				}
+			}
+		})
+	}
+	// The same for what is wrong.
+	if _, out := runWithoutCluster(t, "extension-apiserver", []string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
+		t.Errorf("a wrong flag is not found: %s", out)
+	}
+	if _, out := runWithoutCluster(t, "certgen", []string{"maintain", "--wait=10m"}); !strings.Contains(out, "--wait") {
+		t.Errorf("a wrong flag is not found: %s", out)
+	}
+}
+
+func mustAbs(t testing.TB, path string) string {
+	t.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return abs
+}
+
+func runWithoutCluster(t *testing.T, binary string, args []string) (code int, output string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", binary), args...)
+	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), string(out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 0, string(out)
+}
+
+// expand does what kubelet does with $(NAME) in arguments, for variables from ConfigMaps.
+func expand(t testing.TB, c corev1.Container, objects []*unstructured.Unstructured) []string {
+	t.Helper()
+	args := slices.Clone(c.Args)
+	for _, e := range c.Env {
+		if e.ValueFrom == nil || e.ValueFrom.ConfigMapKeyRef == nil {
+			continue
+		}
+		ref := e.ValueFrom.ConfigMapKeyRef
+		value := ""
+		for _, cm := range only[corev1.ConfigMap](t, objects, "ConfigMap") {
+			if cm.Name == ref.Name {
+				value = cm.Data[ref.Key]
+			}
+		}
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], fmt.Sprintf("$(%s)", e.Name), value)
+		}
+	}
+	for _, arg := range args {
+		if strings.Contains(arg, "$(") {
+			t.Errorf("%s has no value", arg)
+		}
+	}
+	return args
+}

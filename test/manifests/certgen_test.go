@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/test/env"
+)
+
+const (
+	certgenAccount = "extension-apiserver-certgen"
+	servingSecret  = "extension-apiserver-serving"
+	caSecret       = "extension-apiserver-serving-ca"
+)
+
+// testCertgen runs certgen as its Job and its CronJob do, with their arguments and the rights of their ServiceAccount: three at
+// once, as Job, CronJob and a second Job may be, then again.
+func testCertgen(c *cluster) {
+	text := render(c, variant{components: []string{"certificates-certgen"}})
+	objects := parse(c, text)
+	c.apply(c.pick(text, "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Secret"))
+	var args []string
+	for _, w := range workloads(c, objects) {
+		if w.GetKind() == "Job" {
+			args = w.pod.Spec.Containers[0].Args
+		}
+	}
+	kubeconfig := c.accountKubeconfig(certgenAccount)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if out, err := c.certgen(kubeconfig, args); err != nil {
+				c.Errorf("certgen %s: %v\n%s", strings.Join(args, " "), err, out)
+			}
+		})
+	}
+	// The Secret comes before the API, since the server needs it; the caBundle after.
+	c.eventually("the serving Secret", func(ctx context.Context) error {
+		_, err := c.client.CoreV1().Secrets(env.Namespace).Get(ctx, servingSecret, metav1.GetOptions{})
+		return err
+	})
+	c.apply(c.pick(text, "APIService"))
+	all.Wait()
+	c.checkCertificates()
+	before := c.secrets()
+	out, err := c.certgen(kubeconfig, args)
+	if err != nil || !strings.Contains(out, "Nothing was written.") || before != c.secrets() {
+		c.Errorf("again: %v\n%s\nwant nothing written", err, out)
+	}
+	c.testReplacedSecrets(text, kubeconfig, args)
+	c.compareRights(certgenAccount, objects, map[string]string{
+		"create secrets " + env.Namespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
+	})
+	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
+		c.Fatalf("%v %s", err, stderr)
+	}
+}
+
+// testReplacedSecrets: a serving pair that is gone is made anew, which takes the right to create; a CA that is gone is
+// refused, because the API trusts it, and nothing is changed.
+func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
+	c.Helper()
+	secrets := c.client.CoreV1().Secrets(env.Namespace)
+	if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	// As another account: what is forbidden to this one is an error in the end.
+	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n", "").Replace(
+		c.pick(text, "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
+	c.apply(few)
+	fewKubeconfig := c.accountKubeconfig("few-rights")
+	c.eventually("certgen to be refused what it lacks", func(context.Context) error {
+		if out, err := c.certgen(fewKubeconfig, args); err == nil || !strings.Contains(out, `cannot create resource "secrets"`) {
+			return fmt.Errorf("without the right to create: %w\n%s", err, out)
+		}
+		return nil
+	})
+	c.eventually("certgen to succeed", func(context.Context) error {
+		out, err := c.certgen(kubeconfig, args)
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	c.checkCertificates()
+	ca, err := secrets.Get(c.Context(), caSecret, metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	empty := ca.DeepCopy()
+	empty.Data = nil
+	if _, err := secrets.Update(c.Context(), empty, metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	// With the pair still there it lacks its CA; without it there would be a new CA that nobody trusts.
+	for _, want := range []string{"expected the CA of ", "--replace-trust"} {
+		before := c.secrets()
+		if out, err := c.certgen(kubeconfig, args); err == nil || !strings.Contains(out, want) || c.secrets() != before {
+			c.Errorf("with a lost CA: %v\n%s\nwant it refused with %q and the Secrets as they were", err, out, want)
+		}
+		if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			c.Fatal(err)
+		}
+	}
+	ca.ResourceVersion = ""
+	if _, err := secrets.Update(c.Context(), ca, metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	if out, err := c.certgen(kubeconfig, args); err != nil {
+		c.Errorf("with the CA put back: %v\n%s", err, out)
+	}
+	// The manifest, applied again, leaves the CA alone.
+	c.apply(c.pick(render(c, variant{components: []string{"certificates-certgen"}}), "Secret"))
+	c.checkCertificates()
+}
+
+// checkCertificates: one CA, which signed the pair, and which every APIService trusts.
+func (c *cluster) checkCertificates() {
+	c.Helper()
+	ca, err := c.client.CoreV1().Secrets(env.Namespace).Get(c.Context(), caSecret, metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if _, err := certs.ParseCA(ca.Data[certs.CertFile], ca.Data[certs.KeyFile], nil); err != nil {
+		c.Fatalf("CA in Secret: %v", err)
+	}
+	serving, err := c.client.CoreV1().Secrets(env.Namespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if serving.Type != corev1.SecretTypeTLS || string(serving.Data[certs.BundleFile]) != string(ca.Data[certs.CertFile]) {
+		c.Errorf("serving Secret: type %s, ca.crt\n%s\nwant %s", serving.Type, serving.Data[certs.BundleFile], ca.Data[certs.CertFile])
+	}
+	config, err := c.env.AdminConfig()
+	if err != nil {
+		c.Fatal(err)
+	}
+	cluster, err := rotation.NewCluster(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	all, err := cluster.APIServices(c.Context(), certs.Service{Name: env.ServiceName, Namespace: env.Namespace})
+	if err != nil || len(all) != 3 {
+		c.Fatalf("%d APIServices, %v; want 3", len(all), err)
+	}
+	for _, a := range all {
+		if string(a.Spec.CABundle) != string(ca.Data[certs.CertFile]) {
+			c.Errorf("caBundle of %s:\n%s\nwant %s", a.Name, a.Spec.CABundle, ca.Data[certs.CertFile])
+		}
+	}
+}
+
+// certgen runs it as a ServiceAccount.
+func (c *cluster) certgen(kubeconfig string, args []string) (string, error) {
+	c.Helper()
+	args = append(slices.Clone(args), "--kubeconfig="+kubeconfig)
+	out, err := exec.CommandContext(c.Context(), filepath.Join("..", "..", "bin", "certgen"), args...).CombinedOutput()
+	return string(out), err
+}
+
+func (c *cluster) accountKubeconfig(account string) string {
+	c.Helper()
+	kubeconfig, err := c.env.AccountKubeconfig(c.Context(), env.Namespace, account)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// secrets are the versions of both.
+func (c *cluster) secrets() string {
+	c.Helper()
+	out := ""
+	for _, name := range []string{servingSecret, caSecret} {
+		s, err := c.client.CoreV1().Secrets(env.Namespace).Get(c.Context(), name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			c.Fatal(err)
+		}
+		out += name + "@" + s.ResourceVersion + " "
+	}
+	return out
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// konnectivity renders resources and components of the folder konnectivity; one that ends with .yaml is a file of its tests.
+func konnectivity(t testing.TB, resources, components []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	list := func(names []string) string {
+		var out []string
+		for _, name := range names {
+			if strings.HasSuffix(name, ".yaml") {
+				text := readFile(t, filepath.Join("..", "..", "pkg", "konnectivity", "testdata", name))
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, name)
+				continue
+			}
+			out = append(out, relative(t, dir, filepath.Join("..", "konnectivity", name)))
+		}
+		return "[" + strings.Join(out, ", ") + "]"
+	}
+	text := fmt.Sprintf("resources: %s\ncomponents: %s\n", list(resources), list(components))
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// From the folder of overlays, where render looks.
+	rel, err := filepath.Rel(mustAbs(t, filepath.Join(folder, "overlays")), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return render(t, variant{name: strings.Join(append(resources, components...), " "), overlay: rel})
+}
+
+// konnectivitySets are what is applied together, with the level of Pod Security that its pods meet.
+var konnectivitySets = []struct {
+	level                 string
+	resources, components []string
+}{
+	{"restricted", []string{"server/rbac"}, []string{"server/rbac/components/leases"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/network-policy", "agents/components/monitoring"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/daemonset", "agents/components/leases"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls", "agents/components/leases"}},
+	{"privileged", []string{"server/static-pod", "kube-apiserver-pod.yaml"}, []string{"server/kube-apiserver"}},
+	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls", "server/static-pod/components/http-connect-tcp"}},
+	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/http-connect-uds", "server/static-pod/components/leases"}},
+	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls", "server/static-pod/components/leases", "server/static-pod/components/kubeconfig"}},
+	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "images"}},
+	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "server/sidecar/components/mtls", "server/sidecar/components/leases",
+		"server/sidecar/components/kubeconfig", "server/sidecar/components/http-connect-uds", "images"}},
+}
+
+// testKonnectivity has kube-apiserver try every object of konnectivity, and every pod that would be made of them at its level of Pod
+// Security. Static pods need what kubelet gives them: the network and directories of the node.
+func testKonnectivity(c *cluster) {
+	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: clusters-demo}\n")
+	// A dry run finds only what is there.
+	c.apply(c.pick(konnectivity(c, []string{"server/rbac", "agents/base"}, []string{"server/rbac/components/leases"}), "Namespace", "ServiceAccount"))
+	defer c.podSecurity("") // the next test finds what it expects
+	for _, set := range konnectivitySets {
+		text := konnectivity(c, set.resources, set.components)
+		c.podSecurity(set.level)
+		c.apply(text, "--dry-run=server", "--validate=strict")
+		for _, w := range slices.Concat(workloads(c, parse(c, text)), staticPods(c, text)) {
+			if err := c.tryPodAt(set.level, w.pod.Spec); err != nil {
+				c.Errorf("%q: pod of %s %s: %v", set.components, w.GetKind(), w.GetName(), err)
+			}
+			// The level is the strictest.
+			if stricter := map[string]string{"privileged": "baseline", "baseline": "restricted"}[set.level]; stricter != "" {
+				if err := c.tryPodAt(stricter, w.pod.Spec); err == nil {
+					c.Errorf("%q: pod of %s %s is admitted at the level %s", set.components, w.GetKind(), w.GetName(), stricter)
+				}
+			}
+			if set.level == "baseline" {
+				// What is not strict there is kube-apiserver's.
+				alone := w.pod.Spec.DeepCopy()
+				alone.Containers, alone.InitContainers = alone.InitContainers, nil
+				alone.Containers[0].RestartPolicy = nil
+				if err := c.tryPodAt("restricted", *alone); err != nil {
+					c.Errorf("%q: the sidecar alone: %v", set.components, err)
+				}
+			}
+		}
+	}
+}
+
+// staticPods are Pods in manifests, as workloads.
+func staticPods(t testing.TB, rendered string) []workload {
+	t.Helper()
+	var out []workload
+	for _, obj := range parse(t, rendered) {
+		if obj.GetKind() == "Pod" {
+			pod := as[corev1.Pod](t, obj)
+			out = append(out, workload{obj, corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}})
+		}
+	}
+	return out
+}
+
+// podSecurity labels kube-system with a level that it enforces; none is no label.
+func (c *cluster) podSecurity(level string) {
+	c.Helper()
+	label := "pod-security.kubernetes.io/enforce="
+	if level == "" {
+		label = strings.Replace(label, "=", "-", 1)
+	}
+	if _, stderr, err := c.kubectl("", "label", "--overwrite", "namespace", metav1.NamespaceSystem, label+level); err != nil {
+		c.Fatalf("kubectl label: %v\n%s", err, stderr)
+	}
+}
+
+// tryPodAt creates a pod as a dry run in kube-system, with a level of Pod Security.
+func (c *cluster) tryPodAt(level string, spec corev1.PodSpec) error {
+	c.Helper()
+	c.podSecurity(level)
+	_, err := c.client.CoreV1().Pods(metav1.NamespaceSystem).Create(c.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}

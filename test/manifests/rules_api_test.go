@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/test/env"
+)
+
+// apiServiceProblems: registered securely, for our Service, and without a caBundle, which its owner fills in.
+func apiServiceProblems(r rendered) []string {
+	var problems []string
+	all := only[apiregistrationv1.APIService](r, r.objects, "APIService")
+	if len(all) != len(install.GroupVersions()) {
+		problems = append(problems, fmt.Sprintf("%d APIServices, want one for each of %v", len(all), install.GroupVersions()))
+	}
+	for _, a := range all {
+		injected := a.Annotations["cert-manager.io/inject-ca-from"]
+		withCertManager := slices.Contains(r.variant.components, "certificates-cert-manager")
+		switch s := a.Spec.Service; {
+		case a.Spec.InsecureSkipTLSVerify:
+			problems = append(problems, a.Name+" has insecureSkipTLSVerify")
+		case len(a.Spec.CABundle) > 0:
+			problems = append(problems, a.Name+" has a caBundle; its owner is certgen or cert-manager")
+		case s == nil || s.Name != env.ServiceName || s.Namespace != env.Namespace:
+			problems = append(problems, fmt.Sprintf("%s is for the Service %v", a.Name, s))
+		case (injected != "") != withCertManager:
+			problems = append(problems, fmt.Sprintf("%s: cert-manager injects from %q", a.Name, injected))
+		default:
+			for _, service := range only[corev1.Service](r, r.objects, "Service") {
+				if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *s.Port }) {
+					problems = append(problems, fmt.Sprintf("%s is for port %d, which the Service lacks", a.Name, *s.Port))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// rightsProblems: no right is broad, secrets and writes of APIServices go by name, and the server's rights are those of
+// base/rbac.yaml alone.
+func rightsProblems(r rendered) []string {
+	var problems []string
+	var ruleSets []rbacv1.ClusterRole
+	for _, role := range only[rbacv1.ClusterRole](r, r.objects, "ClusterRole") {
+		ruleSets = append(ruleSets, *role)
+	}
+	for _, role := range only[rbacv1.Role](r, r.objects, "Role") {
+		ruleSets = append(ruleSets, rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta, Rules: role.Rules})
+	}
+	for _, role := range ruleSets {
+		for _, rule := range role.Rules {
+			words := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs)
+			for _, broad := range []string{"*", "impersonate", "escalate", "bind", "roles", "clusterroles", "pods/exec", "serviceaccounts/token"} {
+				if slices.Contains(words, broad) {
+					problems = append(problems, fmt.Sprintf("%s has %s", role.Name, broad))
+				}
+			}
+			byName := len(rule.ResourceNames) > 0
+			if slices.Contains(rule.Resources, "secrets") && (!byName || slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "watch")) {
+				problems = append(problems, fmt.Sprintf("%s: secrets %v by the names %v, want names, and neither list nor watch", role.Name, rule.Verbs, rule.ResourceNames))
+			}
+			if slices.Contains(rule.Resources, "apiservices") && !byName && !slices.Equal(rule.Verbs, []string{"list"}) {
+				problems = append(problems, fmt.Sprintf("%s: apiservices %v without names, want list at most", role.Name, rule.Verbs))
+			}
+		}
+	}
+	for _, obj := range r.objects {
+		if ref, _, _ := nestedString(obj, "roleRef", "name"); ref == "cluster-admin" || ref == "admin" || ref == "edit" {
+			problems = append(problems, obj.GetName()+" binds "+ref)
+		}
+	}
+	if got, want := serverRights(r, r.objects), serverRights(r, parse(r, readFile(r, filepath.Join(folder, "base", "rbac.yaml")))); !slices.Equal(got, want) {
+		problems = append(problems, fmt.Sprintf("the server's rights are %v, want those of base/rbac.yaml: %v", got, want))
+	}
+	return problems
+}
+
+// runbookProblems: each alert has a severity, a text and a link to a heading that exists.
+func runbookProblems(r rendered) []string {
+	var problems []string
+	for _, rule := range alerts(r, r.objects) {
+		const prefix = "https://example.com/extension-apiserver/blob/main/"
+		path, found := strings.CutPrefix(rule.Annotations["runbook_url"], prefix)
+		file, anchor, hasAnchor := strings.Cut(path, "#")
+		if !found || !hasAnchor || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
+			problems = append(problems, fmt.Sprintf("%s: runbook_url %q, severity %q, summary %q", rule.Alert, rule.Annotations["runbook_url"],
+				rule.Labels["severity"], rule.Annotations["summary"]))
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil || !slices.Contains(anchors(string(data)), anchor) {
+			problems = append(problems, fmt.Sprintf("%s: %s has no heading #%s (%v); it has %v", rule.Alert, file, anchor, err, anchors(string(data))))
+		}
+	}
+	return problems
+}
+
+// anchors are the links that GitHub gives headings.
+func anchors(markdown string) []string {
+	var out []string
+	for line := range strings.Lines(markdown) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); ok && strings.HasPrefix(line, "#") {
+			out = append(out, strings.Map(func(c rune) rune {
+				switch {
+				case c == ' ':
+					return '-'
+				case c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z':
+					return c
+				}
+				return -1
+			}, strings.ToLower(title)))
+		}
+	}
+	return out
+}
+
+// webhookProblems: no webhooks, and policies that refuse.
+func webhookProblems(r rendered) []string {
+	var problems []string
+	for _, obj := range r.objects {
+		if strings.HasSuffix(obj.GetKind(), "WebhookConfiguration") {
+			problems = append(problems, obj.GetKind()+" "+obj.GetName())
+		}
+	}
+	for _, b := range only[admissionregistrationv1.ValidatingAdmissionPolicyBinding](r, r.objects, "ValidatingAdmissionPolicyBinding") {
+		if !slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny) {
+			problems = append(problems, fmt.Sprintf("%s: %v, want Deny", b.Name, b.Spec.ValidationActions))
+		}
+	}
+	return problems
+}
+
+// certgenProblems: the Job waits for the very APIServices, and may change these.
+func certgenProblems(r rendered) []string {
+	var problems []string
+	var names []string
+	for _, gv := range install.GroupVersions() {
+		names = append(names, gv.Version+"."+gv.Group)
+	}
+	for _, w := range workloads(r, r.objects) {
+		if c := w.pod.Spec.Containers[0]; c.Name == "certgen" && !slices.Contains(c.Args, "--apiservice="+strings.Join(names, ",")) {
+			problems = append(problems, fmt.Sprintf("%s: arguments %q, want the APIServices %v", w.GetName(), c.Args, names))
+		}
+	}
+	for _, role := range only[rbacv1.ClusterRole](r, r.objects, "ClusterRole") {
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Verbs, "patch") && !slices.Equal(rule.ResourceNames, names) {
+				problems = append(problems, fmt.Sprintf("%s: patch of %v, want the APIServices %v", role.Name, rule.ResourceNames, names))
+			}
+		}
+	}
+	return problems
+}

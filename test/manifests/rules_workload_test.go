@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// selectorProblems: whatever selects the server's pods by labels or a port by its name finds these, and no others.
+func selectorProblems(r rendered) []string {
+	var problems []string
+	selectsServer := func(what string, selector labels.Selector) {
+		for _, w := range workloads(r, r.objects) {
+			if got, want := selector.Matches(labels.Set(w.pod.Labels)), w.GetName() == env.ServiceName; got != want {
+				problems = append(problems, fmt.Sprintf("%s selects the pods of %s: %t, want %t", what, w.GetName(), got, want))
+			}
+		}
+	}
+	w := server(r, r.objects)
+	ofWorkload, _, err := unstructured.NestedMap(w.Object, "spec", "selector")
+	if err != nil {
+		r.Fatal(err)
+	}
+	selectsServer(w.GetKind(), selectorOf(r, as[metav1.LabelSelector](r, &unstructured.Unstructured{Object: ofWorkload})))
+	for _, s := range only[corev1.Service](r, r.objects, "Service") {
+		selectsServer("Service", labels.SelectorFromSet(s.Spec.Selector))
+		for _, p := range s.Spec.Ports {
+			if !slices.ContainsFunc(w.pod.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
+				problems = append(problems, fmt.Sprintf("no port of the pod is named %s", &p.TargetPort))
+			}
+		}
+	}
+	budgets := only[policyv1.PodDisruptionBudget](r, r.objects, "PodDisruptionBudget")
+	if len(budgets) != 1 {
+		problems = append(problems, fmt.Sprintf("%d PodDisruptionBudgets, want 1", len(budgets)))
+	}
+	for _, b := range budgets {
+		selectsServer("PodDisruptionBudget", selectorOf(r, b.Spec.Selector))
+	}
+	for _, c := range w.pod.Spec.TopologySpreadConstraints {
+		selectsServer("spread by "+c.TopologyKey, selectorOf(r, c.LabelSelector))
+	}
+	return problems
+}
+
+func selectorOf(t testing.TB, s *metav1.LabelSelector) labels.Selector {
+	t.Helper()
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selector
+}
+
+// replicaProblems: a StatefulSet has one replica, that of high availability two on two nodes, and no fewer in a rollout.
+func replicaProblems(r rendered) []string {
+	var problems []string
+	for _, s := range only[appsv1.StatefulSet](r, r.objects, "StatefulSet") {
+		if s.Spec.Replicas == nil || *s.Spec.Replicas != 1 || len(s.Spec.VolumeClaimTemplates) != 1 {
+			problems = append(problems, fmt.Sprintf("StatefulSet has %v replicas and %d volumes, want 1 and 1", s.Spec.Replicas, len(s.Spec.VolumeClaimTemplates)))
+		}
+	}
+	if r.variant.overlay != "production" && !slices.Contains(r.variant.components, "high-availability") {
+		return problems
+	}
+	for _, d := range only[appsv1.Deployment](r, r.objects, "Deployment") {
+		if *d.Spec.Replicas != 2 {
+			problems = append(problems, fmt.Sprintf("replicas are %d, want 2", *d.Spec.Replicas))
+		}
+		if rolling := d.Spec.Strategy.RollingUpdate; rolling == nil || rolling.MaxUnavailable.String() != "0" || rolling.MaxSurge.String() != "1" {
+			problems = append(problems, fmt.Sprintf("rollout has %v, want maxUnavailable 0 and maxSurge 1", rolling))
+		}
+		spread := d.Spec.Template.Spec.TopologySpreadConstraints
+		if len(spread) == 0 || spread[0].TopologyKey != corev1.LabelHostname || spread[0].WhenUnsatisfiable != corev1.DoNotSchedule {
+			problems = append(problems, fmt.Sprintf("spread is %v, want it over nodes", spread))
+		}
+	}
+	return problems
+}
+
+// serverRights lists every right that is bound to the server's ServiceAccount: by ClusterRoles that are here, and the names of
+// others.
+func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
+	t.Helper()
+	roles := map[string][]rbacv1.PolicyRule{}
+	for _, role := range only[rbacv1.ClusterRole](t, objects, "ClusterRole") {
+		roles[role.Name] = role.Rules
+	}
+	var out []string
+	for _, obj := range objects {
+		if !strings.HasSuffix(obj.GetKind(), "RoleBinding") {
+			continue
+		}
+		binding := as[rbacv1.RoleBinding](t, obj)
+		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == env.ServiceName && s.Namespace == env.Namespace }) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s in %q", binding.RoleRef.Name, binding.Namespace))
+		for _, rule := range roles[binding.RoleRef.Name] {
+			out = append(out, rule.String())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// alert is a rule of the Prometheus operator.
+type alert struct {
+	Alert               string
+	Expr                string
+	Labels, Annotations map[string]string
+}
+
+func alerts(t testing.TB, objects []*unstructured.Unstructured) []alert {
+	t.Helper()
+	var out []alert
+	for _, obj := range objects {
+		if obj.GetKind() != "PrometheusRule" {
+			continue
+		}
+		var rule struct {
+			Spec struct{ Groups []struct{ Rules []alert } }
+		}
+		data, err := yaml.Marshal(obj.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(data, &rule); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range rule.Spec.Groups {
+			out = append(out, g.Rules...)
+		}
+	}
+	return out
+}
+
+func nestedString(obj *unstructured.Unstructured, path ...string) (string, bool, error) {
+	return unstructured.NestedString(obj.Object, path...)
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestKustomizations: every file of manifests is used, overlays only combine, and no field is there that kustomize gives up.
+func TestKustomizations(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(folder, "*", "*", "kustomization.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range append(files, filepath.Join(folder, "base", "kustomization.yaml")) {
+		text := readFile(t, file)
+		var fields map[string]any
+		if err := yaml.Unmarshal([]byte(text), &fields); err != nil {
+			t.Fatal(err)
+		}
+		allowed := []string{"apiVersion", "kind", "resources", "patches", "configMapGenerator", "replacements", "labels"}
+		if strings.Contains(file, "overlays") {
+			allowed = []string{"apiVersion", "kind", "resources", "components", "images"}
+			images := []map[string]any{{"name": "extension-apiserver"}, {"name": "certgen"}}
+			for i, image := range fields["images"].([]any) {
+				if image := image.(map[string]any); image["name"] != images[i]["name"] || image["newTag"] == nil {
+					t.Errorf("%s: image %v, want name %s and a newTag", file, image, images[i]["name"])
+				}
+			}
+		}
+		for field := range fields {
+			if !slices.Contains(allowed, field) {
+				t.Errorf("%s has the field %s, expected %v", file, field, allowed)
+			}
+		}
+		entries, err := os.ReadDir(filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if name := entry.Name(); name != "kustomization.yaml" && !strings.Contains(text, name) {
+				t.Errorf("%s does not name %s", file, name)
+			}
+		}
+	}
+}
