@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// cell is one tunnel through which everything must work.
+type cell struct {
+	name   string
+	tunnel env.Tunnel
+}
+
+// cells are each mode with each way to pick an endpoint. Agents have tokens, but for one cell; and count servers by Leases in one.
+func cells() []cell {
+	var all []cell
+	for _, mode := range env.Modes() {
+		for _, network := range []env.Network{env.ClusterIPRouting, env.EndpointRouting} {
+			all = append(all, cell{fmt.Sprintf("%s/%s", mode, network), env.Tunnel{
+				Mode: mode, Network: network, Agents: 1,
+				MutualTLS: mode == env.HTTPConnectOverTCP && network == env.EndpointRouting,
+				Leases:    mode == env.GRPCOverUDS && network == env.EndpointRouting,
+			}})
+		}
+	}
+	return all
+}
+
+// TestTunnels uses the API through every tunnel, and shows by the metrics of all three parts, and by the missing route, that it was
+// the tunnel. Then the same without a configuration, without an agent, and past the tunnel.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	all := cells()
+	log := filepath.Join(t.TempDir(), "audit.log")
+	e := start(t, env.Options{Network: env.ClusterIPRouting, Tunnels: []env.Tunnel{all[0].tunnel}, ServerArgs: auditArgs(t, log)})
+	bigList(t, e)
+	for i, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 0 {
+				setTunnel(t, e, c.tunnel)
+			}
+			answers(t, e, adminConfig(t, e))
+			noRoute(t, e)
+			user := fmt.Sprintf("jane-%d", i)
+			before, err := count(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var seen error
+			use(t, userConfig(t, e, user), func() { seen = carried(t.Context(), t, e, c.tunnel.Mode, before) })
+			if seen != nil {
+				t.Errorf("while everything was open: %v", seen)
+			}
+			dialled(t, e, c.tunnel.Network)
+			audited(t, log, user)
+			noRoute(t, e)
+			if c.tunnel.Leases {
+				leased(t, e)
+			}
+			if c.tunnel.Network == env.EndpointRouting {
+				noAgent(t, e, c.tunnel.Mode)
+			}
+		})
+	}
+	t.Run("no egress selector", func(t *testing.T) {
+		setTunnel(t, e, env.Tunnel{Network: env.EndpointRouting})
+		unavailable(t, e, "connect: network is unreachable")
+	})
+	// What the cells measure must notice a kube-apiserver that connects by itself.
+	t.Run("past the tunnel", func(t *testing.T) {
+		setTunnel(t, e, env.Tunnel{Network: env.EndpointRouting, Routed: true})
+		answers(t, e, adminConfig(t, e))
+		use(t, userConfig(t, e, "past"), func() {})
+		if err := carried(t.Context(), t, e, env.GRPCOverUDS, counts{}); err == nil {
+			t.Error("the metrics say that a tunnel carried what went past it")
+		}
+	})
+}
+
+// userConfig is a user with everything that the front proxy passes on.
+func userConfig(t *testing.T, e *env.Environment, name string) *rest.Config {
+	config := rest.CopyConfig(adminConfig(t, e))
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: name, UID: "8aee5a4a", Groups: []string{"system:masters", "makers of ö"}, Extra: map[string][]string{"example.com/scope": {"a", "b c"}},
+	}
+	return config
+}
+
+// noRoute: the host of kube-apiserver reaches neither our server nor its Service.
+func noRoute(t *testing.T, e *env.Environment) {
+	t.Helper()
+	for _, address := range []string{e.Servers[0].Address(), clusterIP(t, e)} {
+		conn, err := only(e).Dial(t.Context(), address)
+		if err == nil {
+			conn.Close()
+		}
+		if !errors.Is(err, syscall.ENETUNREACH) {
+			t.Fatalf("kube-apiserver's host dials %s: %v, want that the network is unreachable", address, err)
+		}
+	}
+}
+
+// clusterIP is the address of our Service.
+func clusterIP(t *testing.T, e *env.Environment) string {
+	t.Helper()
+	service, err := adminClient(t, e).CoreV1().Services(env.Namespace).Get(t.Context(), env.ServiceName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return service.Spec.ClusterIP + ":443"
+}
+
+// dialled: the agent connected to the address that the routing gives, and to no other.
+func dialled(t *testing.T, e *env.Environment, network env.Network) {
+	t.Helper()
+	want, other := clusterIP(t, e), e.Servers[0].Address()
+	if network == env.EndpointRouting {
+		want, other = other, want
+	}
+	data, err := os.ReadFile(only(e).Agents[0].Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := func(address string) bool {
+		return strings.Contains(string(data), fmt.Sprintf("dialAddress=%q", address))
+	}
+	if !to(want) || to(other) {
+		t.Errorf("the agent's log %s: want connections to %s, and none to %s", only(e).Agents[0].Log(), want, other)
+	}
+}
+
+// noAgent kills the agent: what is asked then fails, and says why.
+func noAgent(t *testing.T, e *env.Environment, mode env.Mode) {
+	t.Helper()
+	only(e).Agents[0].Kill()
+	if mode == env.GRPCOverUDS {
+		unavailable(t, e, "No agent available")
+	} else {
+		// kube-apiserver says no more than the code of the answer.
+		unavailable(t, e, "code 500: 500 Internal Server Error")
+	}
+}
+
+// unavailable waits until requests fail for the reason, and say so, or our APIService is unavailable for it.
+func unavailable(t *testing.T, e *env.Environment, reason string) {
+	t.Helper()
+	client, err := apiregistration.NewForConfig(adminConfig(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Eventually(t, "our API to be unavailable", patience, func(ctx context.Context) error {
+		answer := get(ctx, adminConfig(t, e), gadgets+"?limit=1")
+		if answer == nil {
+			return errors.New("a request succeeded, want that none does")
+		}
+		if strings.Contains(answer.Error(), reason) {
+			return nil
+		}
+		service, err := client.APIServices().Get(ctx, "v1.workshop.example.com", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range service.Status.Conditions {
+			unavailable := c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionFalse
+			if unavailable && c.Reason == "FailedDiscoveryCheck" && strings.Contains(c.Message, reason) {
+				return nil
+			}
+		}
+		return fmt.Errorf("got %w and conditions %v, want FailedDiscoveryCheck with %q", answer, service.Status.Conditions, reason)
+	})
+}
+
+// auditArgs make our server log who did what.
+func auditArgs(t *testing.T, log string) []string {
+	t.Helper()
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}
+}
+
+// audited: our server knows the user as the author of each kind of request, and got all of them from the node itself.
+func audited(t *testing.T, log, user string) {
+	t.Helper()
+	file, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	done := sets.New[string]()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var event auditv1.Event
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.User.Username != user || event.ObjectRef == nil {
+			continue
+		}
+		done.Insert(strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/"))
+		if event.User.UID != "8aee5a4a" || len(event.User.Extra["example.com/scope"]) != 2 || !sets.New(event.User.Groups...).Has("makers of ö") {
+			t.Errorf("%s %s as %+v, want the whole identity", event.Verb, event.RequestURI, event.User)
+		}
+	}
+	want := sets.New("create identityreviews", "create widgets", "get widgets", "list widgets", "watch widgets", "update widgets", "patch widgets",
+		"delete widgets", "list gadgets", "get widgets/console")
+	if missing := want.Difference(done); missing.Len() > 0 {
+		t.Errorf("our server has no audit event of %s for %v; it has %v", user, sets.List(missing), sets.List(done))
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// host is the address of the konnectivity server of a kube-apiserver.
+func host(t *testing.T, k *env.KubeAPIServer) string {
+	t.Helper()
+	address, _, err := net.SplitHostPort(k.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+func certificate(t *testing.T, g generation, pair string) tls.Certificate {
+	t.Helper()
+	c, err := tls.X509KeyPair(g.read(t, pair, certs.CertFile), g.read(t, pair, certs.KeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func serial(cert *x509.Certificate) string { return cert.SerialNumber.String() }
+
+// handshake shows a konnectivity server the certificate of a pair of g, and returns what the server showed and whether it took ours.
+// The CAs of the generations are trusted.
+func handshake(t *testing.T, conn net.Conn, name string, g generation, pair string, trusted ...generation) (*x509.Certificate, error) {
+	t.Helper()
+	defer conn.Close()
+	roots := x509.NewCertPool()
+	for _, g := range trusted {
+		roots.AppendCertsFromPEM(g.read(t, pair, certs.BundleFile))
+	}
+	ours := certificate(t, g, pair)
+	var theirs *x509.Certificate
+	client := tls.Client(conn, &tls.Config{ //nolint:gosec // with TLS 1.3 a client learns that it was refused only when it reads
+		RootCAs: roots, ServerName: name, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+		// Not Certificates: of those, only one of a CA that the server names is shown.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &ours, nil },
+		VerifyConnection: func(state tls.ConnectionState) error {
+			theirs = state.PeerCertificates[0]
+			return nil
+		},
+	})
+	err := client.HandshakeContext(t.Context())
+	if theirs == nil {
+		t.Fatalf("the konnectivity server %s showed no certificate of a CA of %q: %v", name, trusted, err)
+	}
+	return theirs, err
+}
+
+// shown are the numbers of the certificates that the servers show to agents.
+func shown(t *testing.T, e *env.Environment, trusted ...generation) []string {
+	t.Helper()
+	var out []string
+	for _, k := range e.KubeAPIServers {
+		conn, err := e.DialFromNode(t.Context(), k.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, _ := handshake(t, conn, host(t, k), trusted[0], certs.KonnectivityAgentDir, trusted...)
+		out = append(out, serial(theirs))
+	}
+	return out
+}
+
+// accepted: the konnectivity server with TLS on both sides accepts agents and kube-apiservers of the generation, or refuses them.
+func accepted(t *testing.T, e *env.Environment, g generation, want bool) {
+	t.Helper()
+	k, live := only(e), generation(e.PKI())
+	agent, err1 := e.DialFromNode(t.Context(), k.Address())
+	apiServer, err2 := k.Dial(t.Context(), "127.0.0.1:8131")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	_, asAgent := handshake(t, agent, host(t, k), g, certs.KonnectivityAgentDir, live)
+	_, asAPIServer := handshake(t, apiServer, "127.0.0.1", g, certs.KonnectivityAPIServerClientDir, live)
+	for who, err := range map[string]error{"an agent": asAgent, "kube-apiserver": asAPIServer} {
+		if refused := err != nil && strings.Contains(err.Error(), "remote error: tls:"); refused == want || err != nil && !refused {
+			t.Errorf("the server answers %s with a certificate of %s: %v; want it accepted: %t", who, g, err, want)
+		}
+	}
+}
+
+// refusedByAgents gives a server a certificate that its agents trusted once.
+func refusedByAgents(t *testing.T, e *env.Environment, old generation) {
+	t.Helper()
+	k := e.KubeAPIServers[1]
+	before, err := os.ReadFile(k.Agents[0].Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.copyTo(t, filepath.Join(e.PKI(), certs.KonnectivityAgentServerDir), certs.KonnectivityAgentServerDir, certs.CertFile, certs.KeyFile)
+	if err := restart(t, e, k, "servers"); err != nil {
+		t.Fatal(err)
+	}
+	const says = "certificate signed by unknown authority"
+	e.Eventually(t, "the agent to refuse the server", patience, func(context.Context) error {
+		log, err := os.ReadFile(k.Agents[0].Log())
+		if err == nil && !strings.Contains(string(log[len(before):]), says) {
+			err = fmt.Errorf("%s does not say %q", k.Agents[0].Log(), says)
+		}
+		return err
+	})
+	if err := k.Agents[0].Ready(t.Context()); err == nil {
+		t.Error("the agent is ready, want that it has no server")
+	}
+}

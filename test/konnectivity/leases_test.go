@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// leased waits for the Lease of the konnectivity server. Without it agents count the one server that they are connected to anyway, so
+// that everything else works.
+func leased(t *testing.T, e *env.Environment) {
+	t.Helper()
+	client, err := e.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Eventually(t, "the Lease of the konnectivity server", patience, func(ctx context.Context) error {
+		leases, err := client.CoordinationV1().Leases(env.LeaseNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
+		if err == nil && len(leases.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+}

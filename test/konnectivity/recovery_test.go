@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// A request that takes longer than requestTimeout is given up and another sent: a person would not wait longer.
+const requestTimeout = 2 * time.Second
+
+// fault breaks every tunnel of an environment, and mends it.
+type fault struct {
+	name string
+	// inject breaks, mend repairs; recovery is counted from when mend begins. bound is the most that it may take on a busy machine.
+	inject, mend func(t *testing.T, e *env.Environment)
+	bound        time.Duration
+}
+
+func faults() []fault {
+	return []fault{
+		{"agent killed and started again", each(func(_ context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+			k.Agents[0].Kill()
+			return nil
+		}),
+			each(func(ctx context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+				return k.Agents[0].Start(ctx)
+			}), time.Minute},
+		{"server killed and started again", each(func(_ context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+			k.ProxyServer.Kill()
+			return nil
+		}),
+			// An agent looks for its server each 5 s at first, and each 30 s at last.
+			each(func(ctx context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+				return k.ProxyServer.Start(ctx)
+			}), 2 * time.Minute},
+		// The server pings after 30 s and waits for 20 s; kube-apiserver pings its connection after 30 s and waits for 15 s; a dial to
+		// the frozen agent is given up after 10 s.
+		{"agent frozen for good, another started", each(freeze), each(another), 3 * time.Minute},
+		{"link cut until the server gives its agent up", cut, func(t *testing.T, e *env.Environment) {
+			if err := e.SetLink(true); err != nil {
+				t.Fatal(err)
+			}
+		}, 2 * time.Minute},
+	}
+}
+
+// each does the same for each kube-apiserver.
+func each(f func(context.Context, *env.Environment, *env.KubeAPIServer) error) func(*testing.T, *env.Environment) {
+	return func(t *testing.T, e *env.Environment) {
+		t.Helper()
+		for _, k := range e.KubeAPIServers {
+			if err := f(t.Context(), e, k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func freeze(_ context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+	return k.Agents[0].Freeze()
+}
+
+// another starts an agent beside the frozen one, which is forgotten.
+func another(ctx context.Context, e *env.Environment, k *env.KubeAPIServer) error {
+	a, err := e.NewAgent(ctx, k)
+	if err != nil {
+		return err
+	}
+	k.Agents[0] = a
+	return a.Start(ctx)
+}
+
+// cut waits until each server has given up its agent, which is when a short cut becomes a long one.
+func cut(t *testing.T, e *env.Environment) {
+	t.Helper()
+	if err := e.SetLink(false); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range e.KubeAPIServers {
+		e.Eventually(t, "the server to give its agent up", patience, func(ctx context.Context) error {
+			metrics, err := metricsOf(ctx, k.ProxyServer)
+			if err == nil && sum(metrics, serverMetric+"ready_backends", nil) > 0 {
+				err = errors.New("it has one")
+			}
+			return err
+		})
+	}
+}
+
+// suffer injects each fault, waits until our API answers again through each kube-apiserver, and returns how long that took.
+func suffer(t *testing.T, e *env.Environment) {
+	configs, err := e.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			f.inject(t, e)
+			for _, config := range configs {
+				e.Eventually(t, "a request to fail", patience, func(ctx context.Context) error {
+					ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+					defer cancel()
+					if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
+						return errors.New("it succeeded")
+					}
+					return nil
+				})
+				// What kube-apiserver has itself does not depend on any tunnel.
+				if err := get(t.Context(), config, "/api/v1/namespaces?limit=1"); err != nil {
+					t.Errorf("another API, while the tunnel is broken: %v", err)
+				}
+			}
+			began := time.Now()
+			f.mend(t, e)
+			for i, took := range recovered(t, configs, began) {
+				t.Logf("%s, %s: recovered after %.1f s", f.name, e.KubeAPIServers[i].URL, took.Seconds())
+				if took > f.bound {
+					t.Errorf("%s: recovered after %s, want at most %s", f.name, took, f.bound)
+				}
+			}
+		})
+	}
+}
+
+// recovered waits at each kube-apiserver for five answers in a row, and returns how long after began the first of them was asked for.
+func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Duration {
+	t.Helper()
+	const inARow = 5
+	took, errs := make([]time.Duration, len(configs)), make([]error, len(configs))
+	var all sync.WaitGroup
+	for i, config := range configs {
+		all.Go(func() {
+			good := 0
+			var last error
+			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*patience, true, func(ctx context.Context) (bool, error) {
+				ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+				defer cancel()
+				sent := time.Since(began)
+				if last = get(ctx, config, gadgets+"?limit=1"); last != nil {
+					good = 0
+					return false, nil
+				}
+				if good++; good == 1 {
+					took[i] = sent
+				}
+				return good == inARow, nil
+			})
+			if err != nil {
+				errs[i] = fmt.Errorf("wait for our API at kube-apiserver %d: %w: %w", i+1, err, last)
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return took
+}
+
+// TestRecovery breaks the tunnels of all modes at once.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	var tunnels []env.Tunnel
+	for _, mode := range env.Modes() {
+		tunnels = append(tunnels, env.Tunnel{Mode: mode, Agents: 1})
+	}
+	suffer(t, start(t, env.Options{Network: env.EndpointRouting, Tunnels: tunnels}))
+}

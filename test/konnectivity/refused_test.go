@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// TestRefused: an agent that is not ours gets no tunnel, and no agent takes another server for ours. One kube-apiserver's agents
+// have tokens, the other's certificates.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	e := start(t, env.Options{Network: env.EndpointRouting, Tunnels: []env.Tunnel{
+		{Mode: env.GRPCOverUDS, Agents: 1}, {Mode: env.HTTPConnectOverTCP, Agents: 1, MutualTLS: true},
+	}})
+	tokens, certificates := e.KubeAPIServers[0], e.KubeAPIServers[1]
+	wrongAudience, err := e.AgentToken(t.Context(), "https://kubernetes.default.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := func(dir, cert, key string) []string {
+		dir = filepath.Join(e.PKI(), dir)
+		return []string{"--agent-cert=" + filepath.Join(dir, cert), "--agent-key=" + filepath.Join(dir, key)}
+	}
+	for _, tc := range []struct {
+		name string
+		k    *env.KubeAPIServer
+		args []string
+		// says is in the log of the server, or else of the agent.
+		server bool
+		says   string
+	}{
+		{"wrong audience", tokens, []string{"--service-account-token-path=" + wrongAudience}, true, "Client authentication failed"},
+		{"no token", tokens, []string{"--service-account-token-path="}, true, "Authentication context was not found in metadata"},
+		{"wrong CA of the server", tokens, []string{"--ca-cert=" + filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile)}, false,
+			"certificate signed by unknown authority"},
+		// The server names the CA that it accepts, and the agent then shows no certificate of another.
+		{"certificate of kube-apiserver's side", certificates, pair(certs.KonnectivityAPIServerClientDir, certs.CertFile, certs.KeyFile), false,
+			"certificate required"},
+		{"no certificate", certificates, []string{"--agent-cert=", "--agent-key="}, false, "certificate required"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, err := e.NewAgent(t.Context(), tc.k, tc.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(tc.k.ProxyServer.Log())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer a.Kill()
+			log, seen := a.Log(), 0
+			if tc.server {
+				log, seen = tc.k.ProxyServer.Log(), len(before)
+			}
+			e.Eventually(t, "the agent to be refused", patience, func(context.Context) error {
+				data, err := os.ReadFile(log)
+				if err == nil && !strings.Contains(string(data[seen:]), tc.says) {
+					err = fmt.Errorf("%s does not say %q", log, tc.says)
+				}
+				return err
+			})
+			if err := a.Ready(t.Context()); err == nil {
+				t.Error("the agent is ready, want that it has no server")
+			}
+			metrics, err := metricsOf(t.Context(), tc.k.ProxyServer)
+			if got := sum(metrics, serverMetric+"ready_backends", nil); err != nil || got != 1 {
+				t.Errorf("the server has %v agents (%v), want only that which is ours", got, err)
+			}
+		})
+	}
+	t.Run("black hole", func(t *testing.T) { blackHole(t, e) })
+}
+
+// blackHole registers another API whose server's packets vanish. Nobody else may notice.
+func blackHole(t *testing.T, e *env.Environment) {
+	address, err := e.BlackHole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, name, port, ready := adminClient(t, e), "https", int32(443), true
+	meta := metav1.ObjectMeta{Name: "black-hole", Namespace: env.Namespace}
+	if _, err := admin.CoreV1().Services(env.Namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: port}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
+	if _, err := admin.DiscoveryV1().EndpointSlices(env.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := apiregistration.NewForConfig(adminConfig(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.APIServices().Create(t.Context(), &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1.hole.example.com"},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: "hole.example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10, CABundle: caBundle(t, e),
+			Service: &apiregistrationv1.ServiceReference{Namespace: env.Namespace, Name: meta.Name, Port: &port},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configs, err := e.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range e.KubeAPIServers {
+		sent, slowest := 0, time.Duration(0)
+		e.Eventually(t, "the agent to give up a dial into the black hole", patience, func(ctx context.Context) error {
+			began := time.Now()
+			if err := get(ctx, configs[i], gadgets+"?limit=1"); err != nil {
+				t.Errorf("our API beside the black hole: %v", err)
+			}
+			sent, slowest = sent+1, max(slowest, time.Since(began))
+			metrics, err := metricsOf(ctx, k.Agents[0])
+			if err == nil && sum(metrics, agentMetric+"endpoint_dial_failure_total", labels{"reason": "timeout"}) == 0 {
+				err = errors.New("it has not")
+			}
+			return err
+		})
+		t.Logf("%s: %d requests to our API meanwhile, the slowest %s", k.URL, sent, slowest.Round(time.Millisecond))
+	}
+}
+
+func caBundle(t *testing.T, e *env.Environment) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

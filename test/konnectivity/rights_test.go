@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/test/rights"
+)
+
+// TestRights: what konnectivity/ grants the server and its agents is what they use, by the audit log of kube-apiserver: nothing was
+// forbidden, and no right is left over.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "audit.log")
+	args, err := rights.KubeAPIServerArgs(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := start(t, env.Options{
+		Network: env.EndpointRouting, Unregistered: true, KubeAPIServerArgs: args,
+		Tunnels: []env.Tunnel{{Mode: env.GRPCOverUDS, Agents: 1, Leases: true}},
+	})
+	k, client := only(e), adminClient(t, e)
+	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what counts is
+	// what they do when they are started again.
+	leased(t, e)
+	k.Agents[0].Kill()
+	if err := k.ProxyServer.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	seen := len(auditLog(t, log))
+	if err := errors.Join(k.ProxyServer.Start(t.Context()), k.Agents[0].Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	server := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:konnectivity-server"}
+	agent := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: "konnectivity-agent"}
+	agentUser := "system:serviceaccount:kube-system:konnectivity-agent"
+	serverRights, agentRights := granted(t, client, server), granted(t, client, agent)
+	t.Logf("granted to the server: %q, to the agents: %q", serverRights, agentRights)
+
+	// The server renews its Lease each 15 s.
+	const update = "update leases.coordination.k8s.io"
+	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", patience, func(context.Context) error {
+		data := auditLog(t, log)[seen:]
+		onlyUpdates := slices.DeleteFunc(slices.Clone(serverRights), func(right string) bool { return right != update })
+		return errors.Join(append(rights.Compare(server.Name, data, onlyUpdates, nil), rights.Compare(agentUser, data, agentRights, nil)...)...)
+	})
+	// It deletes its Lease when it is told to stop.
+	if err := k.ProxyServer.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	data := auditLog(t, log)[seen:]
+	for _, err := range append(rights.Compare(server.Name, data, serverRights, nil), rights.Compare(agentUser, data, agentRights, nil)...) {
+		t.Error(err)
+	}
+}
+
+func auditLog(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// granted lists the rights that bindings in the cluster give to the subject itself.
+func granted(t *testing.T, client kubernetes.Interface, subject rbacv1.Subject) []string {
+	t.Helper()
+	rbac, ctx := client.RbacV1(), t.Context()
+	everywhere, err1 := rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	inNamespaces, err2 := rbac.RoleBindings("").List(ctx, metav1.ListOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	add := func(namespace string, rules []rbacv1.PolicyRule, err error) {
+		flat, flatErr := rights.Flatten(namespace, rules)
+		if err := errors.Join(err, flatErr); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, flat...)
+	}
+	bindings := inNamespaces.Items
+	for _, b := range everywhere.Items {
+		bindings = append(bindings, rbacv1.RoleBinding{Subjects: b.Subjects, RoleRef: b.RoleRef})
+	}
+	for _, b := range bindings {
+		if !slices.Contains(b.Subjects, subject) {
+			continue
+		}
+		if b.RoleRef.Kind == "ClusterRole" {
+			role, err := rbac.ClusterRoles().Get(ctx, b.RoleRef.Name, metav1.GetOptions{})
+			add(b.Namespace, role.Rules, err)
+		} else {
+			role, err := rbac.Roles(b.Namespace).Get(ctx, b.RoleRef.Name, metav1.GetOptions{})
+			add(b.Namespace, role.Rules, err)
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("nothing is granted to %s %s/%s", subject.Kind, subject.Namespace, subject.Name)
+	}
+	return out
+}

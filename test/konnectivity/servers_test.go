@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// balancerPort is where agents find what stands in front of the konnectivity servers.
+const balancerPort = 8232
+
+// TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns from the first how many there are: told
+// two, it connects until it has both; told one, the other kube-apiserver has no agent.
+func TestTwoServers(t *testing.T) {
+	t.Parallel()
+	tunnel := func(count int) env.Tunnel {
+		return env.Tunnel{Mode: env.GRPCOverUDS, ServerArgs: []string{fmt.Sprintf("--server-count=%d", count)}}
+	}
+	e := start(t, env.Options{Network: env.EndpointRouting, Unregistered: true, Tunnels: []env.Tunnel{tunnel(2), tunnel(2)}})
+	listener, err := e.ListenOnNode(balancerPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []func(context.Context) (net.Conn, error)
+	for _, k := range e.KubeAPIServers {
+		targets = append(targets, func(ctx context.Context) (net.Conn, error) { return e.DialFromNode(ctx, k.Address()) })
+	}
+	env.Forward(t, listener, targets...)
+
+	agent := balanced(t, e, 2)
+	if err := e.Register(t.Context()); err != nil { // it asks each kube-apiserver
+		t.Fatal(err)
+	}
+	agent.Kill()
+	for _, k := range e.KubeAPIServers {
+		if err := e.SetTunnel(t.Context(), k, tunnel(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	balanced(t, e, 1)
+	configs, err := e.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It has what it was told to have, and looks for no more.
+	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", patience, func(ctx context.Context) error {
+		var with, without int
+		for _, config := range configs {
+			err := get(ctx, config, gadgets+"?limit=1")
+			switch {
+			case err == nil:
+				with++
+			case strings.Contains(err.Error(), "No agent available"):
+				without++
+			}
+		}
+		if with != 1 || without != 1 {
+			return fmt.Errorf("%d answer and %d say that they have no agent", with, without)
+		}
+		return nil
+	})
+}
+
+// balanced starts an agent that reaches the servers through the load balancer, and waits until it has so many.
+func balanced(t *testing.T, e *env.Environment, servers float64) *env.KonnectivityProcess {
+	t.Helper()
+	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+env.NodeAddress, fmt.Sprintf("--proxy-server-port=%d", balancerPort),
+		"--sync-interval=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), patience, func(ctx context.Context) error {
+		metrics, err := metricsOf(ctx, agent)
+		if err != nil {
+			return err
+		}
+		open, known := sum(metrics, agentMetric+"open_server_connections", nil), sum(metrics, agentMetric+"known_server_count", nil)
+		if open != servers || known != servers {
+			return fmt.Errorf("it has %v of %v that it knows", open, known)
+		}
+		return nil
+	})
+	return agent
+}

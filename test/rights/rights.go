@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rights compares what RBAC grants a user with what the user did, by the audit log of kube-apiserver: no request may be
+// forbidden, and no right left over.
+package rights
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// KubeAPIServerArgs are the flags with which kube-apiserver logs every request to the file.
+func KubeAPIServerArgs(dir, log string) ([]string, error) {
+	policy := filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("write audit policy: %w", err)
+	}
+	return []string{
+		"--audit-policy-file=" + policy, "--audit-log-path=" + log,
+		// An informer needs no list where kube-apiserver streams what there is (KEP-3157), and both rights where it does not.
+		"--feature-gates=WatchList=false",
+	}, nil
+}
+
+// Flatten lists rules one by one, as "VERB RESOURCE.GROUP", or "VERB RESOURCE.GROUP NAMESPACE/NAME" where a rule has names.
+func Flatten(namespace string, rules []rbacv1.PolicyRule) ([]string, error) {
+	var out []string
+	for _, rule := range rules {
+		if len(rule.NonResourceURLs) > 0 {
+			return nil, fmt.Errorf("expected rules for resources, found %s", rule.String())
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					right := verb + " " + resourceName(group, resource)
+					if len(rule.ResourceNames) == 0 {
+						out = append(out, right)
+					}
+					for _, name := range rule.ResourceNames {
+						out = append(out, right+" "+namespace+"/"+name)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func resourceName(group, resource string) string {
+	if group == "" {
+		return resource
+	}
+	return resource + "." + group
+}
+
+// Requests lists what a user asked for by an audit log, each once as "VERB RESOURCE.GROUP NAMESPACE/NAME", and what of it was forbidden.
+func Requests(log []byte, user string) (all, forbidden []string) {
+	seen, denied := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(log)) {
+		var event auditv1.Event
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			// The last line may be half written.
+			continue
+		}
+		if event.User.Username != user {
+			continue
+		}
+		request := describe(&event)
+		seen[request] = true
+		if event.Annotations["authorization.k8s.io/decision"] != "allow" || event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusForbidden {
+			denied[request] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), slices.Sorted(maps.Keys(denied))
+}
+
+func describe(event *auditv1.Event) string {
+	ref := event.ObjectRef
+	if ref == nil {
+		return event.Verb + " " + event.RequestURI + " "
+	}
+	resource := ref.Resource
+	if ref.Subresource != "" {
+		resource += "/" + ref.Subresource
+	}
+	name := ref.Name
+	if match := namedByField.FindStringSubmatch(event.RequestURI); name == "" && match != nil {
+		name = match[1]
+	}
+	return event.Verb + " " + resourceName(ref.APIGroup, resource) + " " + ref.Namespace + "/" + name
+}
+
+// namedByField finds the name in a list of one object.
+var namedByField = regexp.MustCompile(`fieldSelector=metadata\.name%3D([^&]+)`)
+
+// Compare returns what is wrong: requests that were forbidden, and rights that were never used. never has the rights that are expected
+// not to be used, with the reason.
+func Compare(user string, log []byte, granted []string, never map[string]string) []error {
+	used, forbidden := Requests(log, user)
+	if len(used) == 0 {
+		return []error{fmt.Errorf("the audit log has no request of %s", user)}
+	}
+	var errs []error
+	for _, request := range forbidden {
+		errs = append(errs, fmt.Errorf("forbidden to %s: %s", user, request))
+	}
+	for _, right := range granted {
+		reason, expected := never[right]
+		switch wasUsed := slices.ContainsFunc(used, func(request string) bool { return covers(right, request) }); {
+		case !wasUsed && !expected:
+			errs = append(errs, fmt.Errorf("%s has the right %q and never uses it; its requests were\n  %s", user, right, strings.Join(used, "\n  ")))
+		case wasUsed && expected:
+			errs = append(errs, fmt.Errorf("%s uses the right %q, which the test expects not to be used: %s", user, right, reason))
+		}
+	}
+	for right := range never {
+		if !slices.Contains(granted, right) {
+			errs = append(errs, fmt.Errorf("%s has no right %q, which the test makes an exception for", user, right))
+		}
+	}
+	return errs
+}
+
+// covers compares a right with a request. A right without names covers any.
+func covers(right, request string) bool {
+	if strings.Count(right, " ") == 2 {
+		return request == right
+	}
+	return strings.HasPrefix(request, right+" ")
+}
