@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// runPatience is how long make run may take where builds and other tests have the same cores: a minute alone, when it builds.
+const runPatience = 10 * time.Minute
+
 // TestReadme runs "Try it" of the README: make run in one terminal, the commands in another, Ctrl-C, and the same again,
 // which must find the objects.
 func TestReadme(t *testing.T) {
@@ -155,8 +158,8 @@ func makeRun(t *testing.T, dir, command string) *running {
 	case <-r.said:
 	case err := <-r.done:
 		t.Fatalf("%s ended: %v\n%s", command, err, r)
-	case <-time.After(3 * time.Minute):
-		t.Fatalf("%s is not ready after 3 minutes:\n%s", command, r)
+	case <-time.After(runPatience):
+		t.Fatalf("%s is not ready after %s:\n%s", command, runPatience, r)
 	}
 	return r
 }

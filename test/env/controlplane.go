@@ -21,9 +21,15 @@ const startTimeout = 90 * time.Second
 type KubeAPIServer struct {
 	*process
 	// URL is where it serves.
-	URL     string
-	host    *host
-	command []string
+	URL string
+	// FrontProxyClientDir is where it reads its front proxy's pair and CA, with Options.FrontProxyPerHost.
+	FrontProxyClientDir string
+	// ProxyServer is its konnectivity server and Agents are that server's, where there is a tunnel.
+	ProxyServer *KonnectivityProcess
+	Agents      []*KonnectivityProcess
+	host        *host
+	command     []string
+	tunnel      Tunnel
 }
 
 // startKubeAPIServer starts a kube-apiserver with the aggregation layer on.
@@ -67,7 +73,31 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 		"--shutdown-send-retry-after=true",
 	}, e.routingArgs(h)...)
 	k.command = override(k.command, e.options.KubeAPIServerArgs)
+	if e.options.FrontProxyPerHost {
+		if err := e.setFrontProxy(k); err != nil {
+			return nil, err
+		}
+	}
+	if len(e.options.Tunnels) > 0 {
+		if err := e.setTunnel(k, e.options.Tunnels[len(e.KubeAPIServers)]); err != nil {
+			return nil, err
+		}
+	}
 	return k, e.runKubeAPIServer(ctx, k, name)
+}
+
+// setFrontProxy makes a kube-apiserver read a pair of its own, and its CA beside it, as certgen init says at its end.
+func (e *Environment) setFrontProxy(k *KubeAPIServer) error {
+	k.FrontProxyClientDir = filepath.Join(e.Dir, k.host.name, certs.FrontProxyClientDir)
+	if err := e.pki.frontProxy(k.FrontProxyClientDir); err != nil {
+		return err
+	}
+	k.command = override(k.command, []string{
+		"--requestheader-client-ca-file=" + filepath.Join(k.FrontProxyClientDir, certs.BundleFile),
+		"--proxy-client-cert-file=" + filepath.Join(k.FrontProxyClientDir, certs.CertFile),
+		"--proxy-client-key-file=" + filepath.Join(k.FrontProxyClientDir, certs.KeyFile),
+	})
+	return nil
 }
 
 func (e *Environment) routingArgs(h *host) []string {

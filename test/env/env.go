@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,9 +35,11 @@ type Environment struct {
 	ports     ports
 	processes processes
 	pki       *pki
-	lan       *lan // nil on loopback
+	lan       *lan  // nil on loopback
+	node      *host // beside konnectivity: where agents and our servers are
 	etcd      *etcd
-	external  *etcd // that of our servers; nil when it is embedded
+	external  *etcd        // that of our servers; nil when it is embedded
+	agents    atomic.Int32 // how many agents of konnectivity were made
 	// users are the kubeconfigs that were made.
 	users struct {
 		sync.Mutex
@@ -67,7 +70,10 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	if err := e.prepare(); err != nil {
 		return nil, err
 	}
-	if err := e.step("certificates", func() error { e.pki, err = newPKI(e.ctx, filepath.Join(e.Dir, "pki")); return err }); err != nil {
+	if err := e.step("certificates", func() error {
+		e.pki, err = newPKI(e.ctx, filepath.Join(e.Dir, "pki"), options.agentServerNames())
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	if err := e.startControlPlane(); err != nil {
@@ -109,7 +115,11 @@ func (e *Environment) prepare() error {
 	if err := syscall.Flock(int(e.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("lock state directory %s: it is in use by another run; stop that one first", e.Dir)
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl"} {
+	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl"}
+	if len(e.options.Tunnels) > 0 {
+		names = append(names, "proxy-server", "proxy-agent")
+	}
+	for _, name := range names {
 		if _, err := os.Stat(e.binary(name)); err != nil {
 			return fmt.Errorf("find %s: %w; build the control plane with: make controlplane", name, err)
 		}
@@ -163,6 +173,13 @@ func (e *Environment) startControlPlane() error {
 	if err := e.startControllerManager(); err != nil {
 		return err
 	}
+	if len(e.options.Tunnels) > 0 {
+		if err := e.step("konnectivity", func() error { return e.startKonnectivity(e.ctx) }); err != nil {
+			return err
+		}
+		// ClusterIPs are turned into endpoints where the agents connect to them.
+		hosts = []*host{e.node}
+	}
 	if e.options.Network != ClusterIPRouting {
 		return nil
 	}
@@ -178,9 +195,16 @@ func (e *Environment) controlPlaneHosts() ([]*host, error) {
 	if e.lan, err = newLAN(); err != nil {
 		return nil, err
 	}
+	add := e.lan.addRoutedHost
+	if len(e.options.Tunnels) > 0 {
+		add = e.lan.addHost
+		if e.node, err = e.lan.addRoutedHost("node", nodeNumber); err != nil {
+			return nil, err
+		}
+	}
 	var hosts []*host
 	for i := range e.options.KubeAPIServers {
-		h, err := e.lan.addHost(fmt.Sprintf("control-plane-%d", i+1), i+1)
+		h, err := add(fmt.Sprintf("control-plane-%d", i+1), i+1)
 		if err != nil {
 			return nil, err
 		}

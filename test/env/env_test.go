@@ -179,7 +179,9 @@ func TestOptions(t *testing.T) {
 	for name, options := range map[string]Options{
 		"two servers on loopback":         {Servers: 2},
 		"two kube-apiservers on loopback": {KubeAPIServers: 2},
-		"three kube-apiservers":           {KubeAPIServers: 3, Network: EndpointRouting},
+		"five kube-apiservers":            {KubeAPIServers: 5, Network: EndpointRouting},
+		"a tunnel on loopback":            {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}},
+		"tunnels for one of two":          {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}, KubeAPIServers: 2, Network: EndpointRouting},
 	} {
 		if _, err := Start(t.Context(), options); err == nil {
 			t.Errorf("%s: started, want an error", name)

@@ -20,10 +20,15 @@ import (
 // etcd is one etcd with its client's certificate.
 type etcd struct {
 	*process
-	host   *host
-	url    string
-	client string // name of the client's certificate in the pki
+	host    *host
+	url     string
+	client  string // name of the client's certificate in the pki
+	command []string
+	member  EtcdMember
 }
+
+// EtcdMember is what a restore of an etcd needs to know of its only member.
+type EtcdMember struct{ Name, DataDir, PeerURL string }
 
 // startEtcd starts an etcd that answers to clients of the etcd client CA only.
 func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etcd, error) {
@@ -43,10 +48,11 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 	}
 	et := &etcd{host: h, url: fmt.Sprintf("https://%s:%d", h.address, clientPort), client: name + "-client"}
 	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
-	et.process, err = e.processes.start(h, name, []string{
+	et.member = EtcdMember{Name: name, DataDir: filepath.Join(e.Dir, name), PeerURL: peer}
+	et.command = []string{
 		e.binary("etcd"),
 		"--name=" + name,
-		"--data-dir=" + filepath.Join(e.Dir, name),
+		"--data-dir=" + et.member.DataDir,
 		"--listen-client-urls=" + et.url,
 		"--advertise-client-urls=" + et.url,
 		// One member has no peers; nobody needs the address.
@@ -60,11 +66,32 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 		// The HTTP gateway is a client of its own server and would need a client certificate; nobody uses it.
 		"--enable-grpc-gateway=false",
 		"--log-level=warn",
-	})
-	if err != nil {
-		return nil, err
 	}
-	return et, eventually(ctx, name, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
+	return et, e.runEtcd(ctx, et)
+}
+
+func (e *Environment) runEtcd(ctx context.Context, et *etcd) error {
+	var err error
+	if et.process, err = e.processes.start(et.host, et.member.Name, et.command); err != nil {
+		return err
+	}
+	return eventually(ctx, et.member.Name, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
+}
+
+// StopEtcd stops the etcd of our servers, which must be an external one and have no running servers, and returns its member.
+func (e *Environment) StopEtcd() (EtcdMember, error) {
+	if e.external == nil {
+		return EtcdMember{}, errEmbedded
+	}
+	return e.external.member, e.external.stop()
+}
+
+// StartEtcd starts it again at the same place. It returns when it answers.
+func (e *Environment) StartEtcd(ctx context.Context) error {
+	if e.external == nil {
+		return errEmbedded
+	}
+	return e.runEtcd(ctx, e.external)
 }
 
 func (e *Environment) askEtcd(ctx context.Context, et *etcd) error {

@@ -19,6 +19,8 @@ const (
 	hostNetwork    = "10.130.0."
 	hostPrefix     = 24
 	serviceNetwork = "10.131.0.0/24"
+	// podNetwork exists on the node only, beside konnectivity: no other host has a route to it.
+	podNetwork = "10.132.0."
 )
 
 // host is where processes run: this machine's loopback, or a network namespace with an address of its own.
@@ -95,7 +97,7 @@ func newLAN() (*lan, error) {
 	return l, nil
 }
 
-// addHost makes a namespace with the address 10.130.0.<number>.
+// addHost makes a namespace with the address 10.130.0.<number>, which reaches the other hosts and nothing else.
 func (l *lan) addHost(name string, number int) (*host, error) {
 	h := &host{name: name, address: fmt.Sprintf("%s%d", hostNetwork, number), ns: netns.None()}
 	port := fmt.Sprintf("port%d", number)
@@ -114,10 +116,7 @@ func (l *lan) addHost(name string, number int) (*host, error) {
 		if err := netlink.AddrAdd(veth, addr); err != nil {
 			return fmt.Errorf("add address: %w", err)
 		}
-		// kube-proxy's rules act on packets that are on their way somewhere: a ClusterIP needs a route to be sent at all.
-		return netlink.RouteAdd(&netlink.Route{
-			LinkIndex: veth.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
-		})
+		return nil
 	})
 	if err == nil {
 		err = (&host{name: "bridge", ns: l.bridge}).onThread(func() error { return joinBridge(port) })
@@ -130,6 +129,24 @@ func (l *lan) addHost(name string, number int) (*host, error) {
 	}
 	l.hosts = append(l.hosts, h)
 	return h, nil
+}
+
+// addRoutedHost makes a host that sends any address out. kube-proxy's rules act on packets that are on their way somewhere: a
+// ClusterIP needs a route to be sent at all.
+func (l *lan) addRoutedHost(name string, number int) (*host, error) {
+	h, err := l.addHost(name, number)
+	if err != nil {
+		return nil, err
+	}
+	return h, h.onThread(func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{
+			LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
+		})
+	})
 }
 
 func joinBridge(port string) error {

@@ -4,6 +4,7 @@ package env
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -32,8 +33,12 @@ type Options struct {
 	Dir string
 	// Network is Loopback unless set.
 	Network Network
-	// KubeAPIServers is how many kube-apiservers share the control plane: 1 or 2. Default 1; 2 needs a network of hosts.
+	// KubeAPIServers is how many kube-apiservers share the control plane: 1 to 4. Default 1, or one for each tunnel; more than
+	// one needs a network of hosts.
 	KubeAPIServers int
+	// Tunnels says, for each kube-apiserver in its order, how konnectivity carries it to our servers, which are then on a node
+	// that no kube-apiserver has a route to. It needs a network of hosts. Empty means that all reach each other.
+	Tunnels []Tunnel
 	// Servers is how many of our servers stand behind the Service. Default 1; more need a network of hosts and share an
 	// external etcd.
 	Servers int
@@ -42,18 +47,24 @@ type Options struct {
 	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each of our servers, and
 	// replace those of the same flag. Each is one word: --flag=value.
 	KubeAPIServerArgs, ServerArgs []string
+	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's certificate, key and CA, all of the same CA, as
+	// where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the one of certgen init.
+	FrontProxyPerHost bool
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
 	// Progress gets a line for each step; nil means none.
 	Progress io.Writer
 }
 
+// maxKubeAPIServers: the modes of konnectivity and no tunnel at all, side by side.
+const maxKubeAPIServers = 4
+
 func (o *Options) complete() error {
 	if o.Network == "" {
 		o.Network = Loopback
 	}
 	if o.KubeAPIServers == 0 {
-		o.KubeAPIServers = 1
+		o.KubeAPIServers = max(1, len(o.Tunnels))
 	}
 	if o.Servers == 0 {
 		o.Servers = 1
@@ -68,8 +79,11 @@ func (o *Options) complete() error {
 		return errors.New("start environment: more than one server or kube-apiserver needs Network EndpointRouting or ClusterIPRouting: " +
 			"on loopback a Service has one address only")
 	}
-	if o.KubeAPIServers > 2 {
-		return errors.New("start environment: KubeAPIServers is at most 2")
+	if o.KubeAPIServers > maxKubeAPIServers {
+		return fmt.Errorf("start environment: KubeAPIServers is at most %d", maxKubeAPIServers)
+	}
+	if len(o.Tunnels) > 0 && (o.Network == Loopback || len(o.Tunnels) != o.KubeAPIServers) {
+		return errors.New("start environment: Tunnels needs a network of hosts, and one tunnel for each kube-apiserver")
 	}
 	return nil
 }

@@ -24,16 +24,22 @@ const (
 // pki holds the trust of one control plane. The CAs are kept between starts on one directory: kube-apiserver adds each
 // new one to the ConfigMap of trusted CAs and never takes one out before it expires.
 type pki struct {
-	dir string
+	dir     string
+	options certs.InitOptions // what Init made
 	// clients signs users and the control plane's own clients; it is not the front proxy's CA, which a user's
 	// certificate must not come from. control signs what etcd and kube-apiserver serve; etcd signs etcd's clients.
 	clients, control, etcd *certs.CA
 }
 
-func newPKI(ctx context.Context, dir string) (*pki, error) {
+// agentServerNames are the addresses at which agents reach konnectivity's servers; without any there is no konnectivity.
+func newPKI(ctx context.Context, dir string, agentServerNames []string) (*pki, error) {
 	p := &pki{dir: dir}
-	service := certs.Service{Name: ServiceName, Namespace: Namespace}
-	if _, err := certs.Init(ctx, certs.InitOptions{Dir: dir, Service: service}); err != nil {
+	p.options = certs.InitOptions{Dir: dir, Service: certs.Service{Name: ServiceName, Namespace: Namespace}}
+	if len(agentServerNames) > 0 {
+		p.options.With = []string{certs.SetFrontProxy, certs.SetKonnectivity}
+		p.options.KonnectivityAgentServerNames = agentServerNames
+	}
+	if _, err := certs.Init(ctx, p.options); err != nil {
 		return nil, err
 	}
 	var errs [3]error
@@ -85,6 +91,19 @@ func (p *pki) client(ca *certs.CA, name, user string, groups ...string) error {
 		return fmt.Errorf("make client certificate of %s: %w", user, err)
 	}
 	return pair.Write(filepath.Join(p.dir, name), nil)
+}
+
+// frontProxy makes one more client certificate of the front proxy in dir, with its CA.
+func (p *pki) frontProxy(dir string) error {
+	ca, err := p.ca(certs.FrontProxyCADir, x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return err
+	}
+	pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+	if err != nil {
+		return fmt.Errorf("make client certificate of the front proxy: %w", err)
+	}
+	return pair.Write(dir, certs.Bundle{ca.Certificate})
 }
 
 // serviceAccountKey makes the key that signs ServiceAccount tokens, once.

@@ -48,9 +48,13 @@ var launch = sync.OnceValue(func() func(func()) {
 type process struct {
 	name, log string
 	cmd       *exec.Cmd
-	stopping  atomic.Bool
-	done      chan struct{} // closed when it ended
-	err       error         // why; read after done
+	// killed: it does not end at SIGTERM, and is stopped by SIGKILL.
+	killed bool
+	// tunnel: it carries what kube-apiserver dials, which for 30 s does not stop dialling a socket that is gone.
+	tunnel   bool
+	stopping atomic.Bool
+	done     chan struct{} // closed when it ended
+	err      error         // why; read after done
 }
 
 // processes starts children, watches them and stops them in reverse order.
@@ -112,6 +116,10 @@ func (p *process) signal(sig syscall.Signal) error {
 func (p *process) stop() error { return p.stopWithin(stopTimeout) }
 
 func (p *process) stopWithin(timeout time.Duration) error {
+	if p.killed {
+		p.kill()
+		return nil
+	}
 	p.stopping.Store(true)
 	if err := p.signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", p.name, err)
@@ -133,7 +141,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stopAll stops what still runs, the last started first, and gives each so much time.
+// stopAll stops what still runs, the last started first and tunnels after all else, and gives each so much time.
 func (ps *processes) stopAll(timeout time.Duration) error {
 	ps.mu.Lock()
 	all := ps.all
@@ -142,6 +150,15 @@ func (ps *processes) stopAll(timeout time.Duration) error {
 	for _, p := range all {
 		p.stopping.Store(true)
 	}
+	slices.SortStableFunc(all, func(a, b *process) int {
+		switch {
+		case a.tunnel == b.tunnel:
+			return 0
+		case a.tunnel:
+			return -1
+		}
+		return 1
+	})
 	var errs []error
 	for _, p := range slices.Backward(all) {
 		errs = append(errs, p.stopWithin(timeout))

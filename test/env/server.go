@@ -43,9 +43,6 @@ func (e *Environment) startServers() error {
 	if err := e.step("rights of the server", func() error { return e.grant(e.ctx) }); err != nil {
 		return err
 	}
-	storage := func(i int) []string {
-		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", i))}
-	}
 	if e.options.ExternalEtcd {
 		if err := e.step("etcd of the server", func() error {
 			h, err := e.newHost("workshop-etcd", 10)
@@ -56,25 +53,30 @@ func (e *Environment) startServers() error {
 		}); err != nil {
 			return err
 		}
-		storage = func(int) []string {
-			return []string{
-				"--etcd-servers=" + e.external.url,
-				"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
-				"--etcd-certfile=" + e.pki.cert(e.external.client),
-				"--etcd-keyfile=" + e.pki.key(e.external.client),
-			}
-		}
 	}
 	for i := 1; i <= e.options.Servers; i++ {
 		name := ServiceName
 		if i > 1 {
 			name = fmt.Sprintf("%s-%d", ServiceName, i)
 		}
-		if err := e.step(name, func() error { return e.startServer(e.ctx, name, i, storage(i)) }); err != nil {
+		if err := e.step(name, func() error { return e.startServer(e.ctx, name, i, e.storageArgs(i)) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// storageArgs returns the flags that say where the storage of a server is.
+func (e *Environment) storageArgs(number int) []string {
+	if e.external == nil {
+		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", number))}
+	}
+	return []string{
+		"--etcd-servers=" + e.external.url,
+		"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
+		"--etcd-certfile=" + e.pki.cert(e.external.client),
+		"--etcd-keyfile=" + e.pki.key(e.external.client),
+	}
 }
 
 // grant applies the namespace and the RBAC of the manifests with the real kubectl, and makes the servers' kubeconfig.
@@ -117,12 +119,15 @@ func (e *Environment) Token(ctx context.Context, namespace, name string) (string
 	return request.Status.Token, nil
 }
 
-// newHost returns a host with its own address, or loopback. The numbers 1 and 2 are for kube-apiservers, 10 for our etcd.
+// newHost returns a host with its own address, or loopback. The numbers up to 4 are for kube-apiservers, 10 for our etcd.
 func (e *Environment) newHost(name string, number int) (*host, error) {
-	if e.lan == nil {
+	switch {
+	case e.lan == nil:
 		return loopbackHost(&e.ports), nil
+	case e.node != nil:
+		return e.node.addPod(name, number)
 	}
-	return e.lan.addHost(name, number)
+	return e.lan.addRoutedHost(name, number)
 }
 
 func (e *Environment) startServer(ctx context.Context, name string, number int, storage []string) error {

@@ -88,6 +88,19 @@ func (e *Environment) adminOf(k *KubeAPIServer) (*rest.Config, error) {
 	return e.ConfigAt(k, Admin, adminGroup)
 }
 
+// AdminConfigs are configurations for the user Admin, one through each kube-apiserver.
+func (e *Environment) AdminConfigs() ([]*rest.Config, error) {
+	var configs []*rest.Config
+	for _, k := range e.KubeAPIServers {
+		config, err := e.adminOf(k)
+		if err != nil {
+			return nil, err
+		}
+		configs = append(configs, config)
+	}
+	return configs, nil
+}
+
 // AdminKubeconfig is the path of the kubeconfig of the user Admin.
 func (e *Environment) AdminKubeconfig() (string, error) { return e.Kubeconfig(Admin, adminGroup) }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 )
@@ -132,4 +133,23 @@ func expect(t *testing.T, events watch.Interface, want watch.EventType, obj *uns
 	case <-time.After(patience):
 		t.Fatalf("watch: nothing within %s, want %s", patience, want)
 	}
+}
+
+func mustList(t *testing.T, client dynamic.ResourceInterface, options metav1.ListOptions) *unstructured.UnstructuredList {
+	t.Helper()
+	list, err := client.List(t.Context(), options)
+	if err != nil {
+		t.Fatalf("list with %+v: %v", options, err)
+	}
+	return list
+}
+
+// compareRV orders resource versions of one resource, as clients may since KEP-5504.
+func compareRV(t *testing.T, a, b string) int {
+	t.Helper()
+	n, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		t.Fatalf("compare resource versions %q and %q: %v", a, b, err)
+	}
+	return n
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/discovery"
@@ -95,8 +94,7 @@ func TestOpenAPIClient(t *testing.T) {
 	}
 }
 
-// TestOpenAPICaching: who has a document need not fetch it again, and one that is asked for by its hash never changes.
-// Through kube-apiserver, which adds "no-cache" of its own, the ETag must do.
+// TestOpenAPICaching: who has a document need not fetch it again.
 func TestOpenAPICaching(t *testing.T) {
 	for name, server := range map[string]endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)} {
 		paths := []string{"/openapi/v2"}
@@ -115,20 +113,20 @@ func TestOpenAPICaching(t *testing.T) {
 			if etag == "" || again.status != http.StatusNotModified || len(again.body) > 0 {
 				t.Errorf("%s %s: ETag %q; with it %d and %d bytes, want 304 and none", name, path, etag, again.status, len(again.body))
 			}
-			if !strings.Contains(path, "?") || name != "direct" {
-				continue
-			}
-			expires, err := time.Parse(time.RFC1123, a.header.Get("Expires"))
-			if err != nil || time.Until(expires) < 300*24*time.Hour || a.header.Get("Cache-Control") != "public, immutable" {
-				t.Errorf("%s: Cache-Control %q, Expires %q; want it immutable and for a year", path, a.header.Get("Cache-Control"), a.header.Get("Expires"))
-			}
 		}
 	}
 }
 
 // TestOpenAPIOutdatedHash: after an update of our server, the index of kube-apiserver has the old hashes for up to a minute.
-// Clients that ask by them get the current document, as they do from kube-apiserver itself, and no 502.
+// Clients that ask by them get the current document, as they do from kube-apiserver itself, and no 502; nor is anybody redirected
+// who asks our server itself.
 func TestOpenAPIOutdatedHash(t *testing.T) {
+	for _, name := range groupVersionPaths() {
+		got := direct(t, shared).do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123", nil, nil)
+		if got.status != http.StatusOK {
+			t.Errorf("%s by an outdated hash from our server itself: %d, want 200", name, got.status)
+		}
+	}
 	server := aggregator(t, shared)
 	for _, name := range append(groupVersionPaths(), "apis/apps/v1") {
 		want := server.get(t, "/openapi/v3/"+name, nil)

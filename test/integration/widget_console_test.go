@@ -6,8 +6,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,78 +13,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/remotecommand"
+
+	"example.com/extension-apiserver/test/console"
 )
-
-// console is an open console of a widget.
-type console struct {
-	in     *io.PipeWriter
-	out    *bufio.Scanner
-	errOut *bufio.Scanner
-	// ended gets what Stream returned.
-	ended chan error
-}
-
-// openConsole connects as the user of the config, with the client that kubectl exec uses.
-func openConsole(ctx context.Context, t *testing.T, config *rest.Config, namespace, name string) *console {
-	t.Helper()
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.Path = consolePath(namespace, name)
-	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, stdin := io.Pipe()
-	stdout, out := io.Pipe()
-	stderr, errOut := io.Pipe()
-	c := &console{in: stdin, out: bufio.NewScanner(stdout), errOut: bufio.NewScanner(stderr), ended: make(chan error, 1)}
-	go func() {
-		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errOut})
-		out.CloseWithError(err)
-		errOut.CloseWithError(err)
-		c.ended <- err
-	}()
-	return c
-}
-
-func consolePath(namespace, name string) string {
-	gvr := widgetCase.resource
-	return "/apis/" + gvr.Group + "/" + gvr.Version + "/namespaces/" + namespace + "/widgets/" + name + "/console"
-}
-
-// say sends a line; answer reads one from the output.
-func (c *console) say(t *testing.T, line string) {
-	t.Helper()
-	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
-		t.Fatalf("say %q: %v", line, err)
-	}
-}
-
-func (c *console) answer(t *testing.T, from *bufio.Scanner, want string) {
-	t.Helper()
-	if !from.Scan() {
-		t.Fatalf("the console ended (%v), want the answer %q", <-c.ended, want)
-	}
-	if got := from.Text(); !strings.HasPrefix(got, want) {
-		t.Errorf("answer %q, want %q", got, want)
-	}
-}
-
-// end waits for the end and returns how the server said it was.
-func (c *console) end(t *testing.T) error {
-	t.Helper()
-	select {
-	case err := <-c.ended:
-		return err
-	case <-time.After(patience):
-		t.Fatalf("the console is open after %s, want it ended", patience)
-		return nil
-	}
-}
 
 func newWidget(t *testing.T, namespace, name string) {
 	t.Helper()
@@ -103,50 +32,50 @@ func TestWidgetConsole(t *testing.T) {
 	config := adminConfig(t, shared)
 
 	t.Run("server ends", func(t *testing.T) {
-		c := openConsole(t.Context(), t, config, namespace, "w")
-		c.say(t, "echo tick")
-		c.answer(t, c.out, "tick")
-		c.say(t, "nonsense")
-		c.answer(t, c.errOut, `unknown command "nonsense"`)
-		c.say(t, "show")
-		c.answer(t, c.out, namespace+"/w: model ")
-		c.say(t, "exit")
-		go drain(c.errOut)
-		if err := c.end(t); err != nil {
+		c := console.Open(t.Context(), t, config, namespace, "w")
+		c.Say(t, "echo tick")
+		c.Answer(t, c.Out, "tick")
+		c.Say(t, "nonsense")
+		c.Answer(t, c.ErrOut, `unknown command "nonsense"`)
+		c.Say(t, "show")
+		c.Answer(t, c.Out, namespace+"/w: model ")
+		c.Say(t, "exit")
+		go drain(c.ErrOut)
+		if err := c.End(t); err != nil {
 			t.Errorf("after exit: %v, want success", err)
 		}
 	})
 	t.Run("client ends its input", func(t *testing.T) {
-		c := openConsole(t.Context(), t, config, namespace, "w")
-		c.say(t, "echo last")
-		c.answer(t, c.out, "last")
-		if err := c.in.Close(); err != nil {
+		c := console.Open(t.Context(), t, config, namespace, "w")
+		c.Say(t, "echo last")
+		c.Answer(t, c.Out, "last")
+		if err := c.In.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.end(t); err != nil {
+		if err := c.End(t); err != nil {
 			t.Errorf("after the end of the input: %v, want success", err)
 		}
 	})
 	t.Run("client leaves", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
-		c := openConsole(ctx, t, config, namespace, "w")
-		c.say(t, "echo x")
-		c.answer(t, c.out, "x")
+		c := console.Open(ctx, t, config, namespace, "w")
+		c.Say(t, "echo x")
+		c.Answer(t, c.Out, "x")
 		leave()
-		if err := c.end(t); !errors.Is(err, context.Canceled) {
+		if err := c.End(t); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want that the client left", err)
 		}
 	})
 	t.Run("the widget goes", func(t *testing.T) {
 		newWidget(t, namespace, "short-lived")
-		c := openConsole(t.Context(), t, config, namespace, "short-lived")
-		c.say(t, "echo x")
-		c.answer(t, c.out, "x")
+		c := console.Open(t.Context(), t, config, namespace, "short-lived")
+		c.Say(t, "echo x")
+		c.Answer(t, c.Out, "x")
 		if err := widgetCase.client(t, config, namespace).Delete(t.Context(), "short-lived", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.say(t, "show")
-		if err := c.end(t); err == nil || !strings.Contains(err.Error(), `"short-lived" not found`) {
+		c.Say(t, "show")
+		if err := c.End(t); err == nil || !strings.Contains(err.Error(), `"short-lived" not found`) {
 			t.Errorf("got %v, want that the widget is not found", err)
 		}
 	})
@@ -162,18 +91,18 @@ func TestWidgetConsoleStaysOpen(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t, shared)
 	newWidget(t, namespace, "w")
-	c := openConsole(t.Context(), t, adminConfig(t, shared), namespace, "w")
-	c.say(t, "echo begin")
-	c.answer(t, c.out, "begin")
+	c := console.Open(t.Context(), t, adminConfig(t, shared), namespace, "w")
+	c.Say(t, "echo begin")
+	c.Answer(t, c.Out, "begin")
 	select {
-	case err := <-c.ended:
+	case err := <-c.Ended:
 		t.Fatalf("the console ended: %v, want it open for more than 70 s", err)
 	case <-time.After(72 * time.Second):
 	}
-	c.say(t, "echo still here")
-	c.answer(t, c.out, "still here")
-	c.say(t, "exit")
-	if err := c.end(t); err != nil {
+	c.Say(t, "echo still here")
+	c.Answer(t, c.Out, "still here")
+	c.Say(t, "exit")
+	if err := c.End(t); err != nil {
 		t.Errorf("after exit: %v, want success", err)
 	}
 }
@@ -218,11 +147,11 @@ func TestWidgetConsoleRights(t *testing.T) {
 			if _, err := client.Get(t.Context(), "w", metav1.GetOptions{}, "console"); !tc.check(err) {
 				t.Errorf("GET of the console with the verbs %v: %v, want %s", tc.verbs, err, tc.want)
 			}
-			c := openConsole(t.Context(), t, config, namespace, "w")
+			c := console.Open(t.Context(), t, config, namespace, "w")
 			if tc.name == "connect" {
-				c.say(t, "exit")
+				c.Say(t, "exit")
 			}
-			err = c.end(t)
+			err = c.End(t)
 			if tc.name == "connect" && err != nil {
 				t.Errorf("console with the verbs %v: %v, want success", tc.verbs, err)
 			}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -90,15 +89,6 @@ func mustDelete(t *testing.T, client dynamic.ResourceInterface, name string) {
 	}
 }
 
-func mustList(t *testing.T, client dynamic.ResourceInterface, options metav1.ListOptions) *unstructured.UnstructuredList {
-	t.Helper()
-	list, err := client.List(t.Context(), options)
-	if err != nil {
-		t.Fatalf("list with %+v: %v", options, err)
-	}
-	return list
-}
-
 // objectNames of objects, in their order.
 func objectNames(objects []unstructured.Unstructured) []string {
 	out := []string{}
@@ -147,14 +137,4 @@ func nextObject(t *testing.T, events watch.Interface, want watch.EventType) *uns
 		t.Fatalf("watch: got %s %v, want %s", event.Type, event.Object, want)
 	}
 	return obj
-}
-
-// compareRV orders resource versions of one resource, as clients may since KEP-5504.
-func compareRV(t *testing.T, a, b string) int {
-	t.Helper()
-	n, err := resourceversion.CompareResourceVersion(a, b)
-	if err != nil {
-		t.Fatalf("compare resource versions %q and %q: %v", a, b, err)
-	}
-	return n
 }

@@ -64,6 +64,11 @@ func TestWidgetReflectors(t *testing.T) {
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
+	// kube-apiserver may not have noticed it yet. Its 503 would make an informer list instead of going on with its watch.
+	e.Eventually(t, "the API after the restart", patience, func(ctx context.Context) error {
+		_, err := client.List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
 	for _, o := range observers {
 		o.traffic.resume()
 	}

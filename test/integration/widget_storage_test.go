@@ -4,6 +4,8 @@ package integration
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,7 +124,8 @@ func storedVersion(t *testing.T, store *clientv3.Client, key string) string {
 	return gv.Version
 }
 
-// runDocumented runs the one command of a page in docs that matches, as its reader would.
+// runDocumented runs the one command of a page in docs that matches, as its reader would: again if it fails, since objects can change
+// or go between its reading and its writing.
 func runDocumented(t *testing.T, e *env.Environment, page, command string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
@@ -141,9 +144,12 @@ func runDocumented(t *testing.T, e *env.Environment, page, command string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", found[0])
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", found[0], err, out)
-	}
+	e.Eventually(t, found[0]+" to succeed", patience, func(ctx context.Context) error {
+		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", found[0])
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
 }

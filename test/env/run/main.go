@@ -15,14 +15,21 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/test/env"
 )
 
 type flags struct {
 	dir          string
 	externalEtcd bool
+	widgets      int
 	measure      time.Duration
 }
 
@@ -30,6 +37,7 @@ func main() {
 	var f flags
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
+	flag.IntVar(&f.widgets, "widgets", 0, "Create so many copies of manifests/samples/widget.yaml in the namespace default first.")
 	flag.DurationVar(&f.measure, "measure", -1, "Leave everything idle for so long, print the memory of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -56,6 +64,9 @@ func run(ctx context.Context, f flags) (err error) {
 		return err
 	}
 	fmt.Printf("Ready after %.1fs.\n", time.Since(began).Seconds())
+	if err := createWidgets(ctx, e, f.widgets); err != nil {
+		return err
+	}
 	if f.measure >= 0 {
 		return measure(ctx, e, f.measure)
 	}
@@ -90,6 +101,43 @@ func measure(ctx context.Context, e *env.Environment, idle time.Duration) error 
 	}
 	fmt.Printf("VmRSS after %s idle: %d MiB\n", idle, kib/1024)
 	return nil
+}
+
+// createWidgets creates n copies of the sample, 16 at a time.
+func createWidgets(ctx context.Context, e *env.Environment, n int) error {
+	if n == 0 {
+		return nil
+	}
+	config, err := e.AdminConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile("manifests/samples/widget.yaml")
+	if err != nil {
+		return err
+	}
+	sample := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &sample.Object); err != nil {
+		return err
+	}
+	widgets := client.Resource(install.GroupVersions()[0].WithResource("widgets")).Namespace("default")
+	creators, ctx := errgroup.WithContext(ctx)
+	creators.SetLimit(16)
+	for i := range n {
+		creators.Go(func() error {
+			widget := sample.DeepCopy()
+			widget.SetNamespace("default")
+			widget.SetName(fmt.Sprintf("%s-%d", sample.GetName(), i))
+			_, err := widgets.Create(ctx, widget, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return creators.Wait()
 }
 
 // writeKubeconfig copies the administrator's kubeconfig to where a user looks for it.

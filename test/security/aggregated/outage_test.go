@@ -56,7 +56,7 @@ func TestS21Outage(t *testing.T) {
 		if got := get(known, current+list); got.status != http.StatusOK {
 			t.Errorf("what was allowed before, and is remembered: %s, want 200", got)
 		}
-		// /readyz knows nothing of it: a server out of the Service would help nobody. It is this number that tells.
+		// That /readyz says it too, a little later, is shown by TestS13Silence: kube-controller-manager would not outlive the wait.
 		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.body), `apiserver_delegated_authz_request_total{code="<error>"}`) {
 			t.Errorf("metrics: %s; want checks that failed among them", metrics)
 		}

@@ -161,6 +161,12 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 			}
 		}
 	}
+	// What cannot be reached has an address.
+	s.script(accessReviews, reset)
+	unreached := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"bea"}}, "")
+	if unreached.status != http.StatusInternalServerError || strings.Contains(unreached.body, strings.TrimPrefix(s.url, "https://")) {
+		t.Errorf("no answer to a review: %s, want 500 without the address", unreached)
+	}
 	s.try(proxy, http.MethodGet, "/x%0aE0101%2000:00:00%20forged-line%0a", http.Header{"X-Remote-User": {"ann"}}, "")
 	s.try(nil, http.MethodGet, "/x%0d%0aforged-line", nil, "")
 	s.try(signed(t, nil, func(c *x509.Certificate) { c.Subject.CommonName = "x\nforged-line" }), http.MethodGet, protected, nil, "")

@@ -45,6 +45,11 @@ func (s *server) try(cert *tls.Certificate, method, path string, header http.Hea
 	// HTTP/2, as the aggregator has it. The longest waits of the server itself are 10 s for each review.
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
+	return s.send(transport, method, path, header, body)
+}
+
+// send is try over the connections of a transport.
+func (s *server) send(transport http.RoundTripper, method, path string, header http.Header, body string) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+s.address+path, strings.NewReader(body))
@@ -55,7 +60,11 @@ func (s *server) try(cert *tls.Certificate, method, path string, header http.Hea
 		req.Header.Set("Content-Type", "application/json")
 	}
 	maps.Copy(req.Header, header)
-	resp, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(req)
+	return read((&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(req))
+}
+
+// read is what came back, to its end.
+func read(resp *http.Response, err error) answer {
 	if err != nil {
 		return answer{0, nil, err.Error()}
 	}

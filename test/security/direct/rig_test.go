@@ -32,7 +32,9 @@ import (
 // shared is the control plane. Its own server stands by unused: each test starts one behind a relay of its own.
 var shared *env.Environment
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m, env.Options{Unregistered: true}, &shared)) }
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, env.Options{Unregistered: true, ExternalEtcd: true}, &shared))
+}
 
 const (
 	// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
@@ -47,6 +49,7 @@ const (
 type server struct {
 	*relay
 	address string
+	dataDir string // of its etcd
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when it ended
 	mu      sync.Mutex
@@ -91,7 +94,7 @@ func start(t *testing.T, r *relay, args ...string) *server {
 		t.Fatal(err)
 	}
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
-	s := &server{relay: r, address: free.Addr().String(), done: make(chan struct{})}
+	s := &server{relay: r, address: free.Addr().String(), dataDir: dir, done: make(chan struct{})}
 	s.cmd = exec.Command(filepath.Join("..", "..", "..", "bin", "extension-apiserver"), append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port),
 		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, r, dir),

@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"strings"
+	"syscall"
 	"testing"
 
 	"example.com/extension-apiserver/pkg/certs"
@@ -84,6 +86,12 @@ func TestS10OtherHeaderNames(t *testing.T) {
 		return s.reads(t, proxy, http.Header{"X-Remote-User": {"ann"}}, "ann")
 	})
 	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"boss"}}, "")
+	// The log has warned, once: of the other names, not of the usual ones.
+	const warning = "WARNING: the front proxy's headers have other names than usual"
+	if log := s.end(); strings.Count(log, warning) != 1 ||
+		!strings.Contains(log, "requestheader-extra-headers-prefix, requestheader-group-headers, requestheader-username-headers") {
+		t.Errorf("want one warning of the three keys in the log:\n%s", log)
+	}
 }
 
 // TestS12TrustFollows: a CA that the cluster trusts no longer is refused by a server that runs on, and so is a name. An attacker
@@ -145,4 +153,26 @@ func TestS12TrustDeleted(t *testing.T) {
 	shared.Eventually(t, "the front proxy to be refused", patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
 	m.set(data)
 	shared.Eventually(t, "the front proxy to be trusted again", patience, func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
+}
+
+// TestS12TrustWhileStopping: a server that was told to stop serves for a while, and follows the trust until the last request.
+func TestS12TrustWhileStopping(t *testing.T) {
+	t.Parallel()
+	r := newRelay(t)
+	m := newTrustMap(t, r)
+	s := start(t, r, "--shutdown-delay-duration="+(patience/2).String())
+	s.waitReady(t)
+	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	shared.Eventually(t, "the shutdown to begin", patience, func(context.Context) error {
+		if got := s.try(nil, http.MethodGet, "/readyz", nil, ""); got.status != http.StatusInternalServerError {
+			return fmt.Errorf("/readyz: %s", got)
+		}
+		return nil
+	})
+	s.wantUser(t, proxy, ann, "ann")
+	m.remove()
+	shared.Eventually(t, "the front proxy to be refused", patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
 }

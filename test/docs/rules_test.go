@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/konnectivity"
+	"example.com/extension-apiserver/pkg/rotation"
+)
+
+// TestRules: the pages have the tables of findings as they are in the code, each with an empty line after it.
+func TestRules(t *testing.T) {
+	for name, tc := range map[string]struct {
+		page  string
+		rules []verify.Rule
+	}{
+		"files":        {"docs/certificates.md", verify.Rules()},
+		"live cluster": {"docs/certificates.md", rotation.Rules()},
+		"konnectivity": {"konnectivity/README.md", konnectivity.Rules()},
+	} {
+		page, err := os.ReadFile(filepath.Join("..", "..", tc.page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table := rulesTable(tc.rules); !strings.Contains(string(page), "\n"+table+"\n") {
+			t.Errorf("%s: %s does not hold this table with an empty line after it:\n%s", name, tc.page, table)
+		}
+	}
+}
+
+func rulesTable(rules []verify.Rule) string {
+	var out strings.Builder
+	out.WriteString("| id | severity | what is wrong | what to do |\n|---|---|---|---|\n")
+	cell := strings.NewReplacer("|", `\|`, "<", `\<`).Replace
+	for _, r := range rules {
+		var severities []string
+		for _, s := range r.Severities {
+			severities = append(severities, string(s))
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", r.ID, strings.Join(severities, ", "), cell(r.Meaning), cell(r.Fix))
+	}
+	return out.String()
+}

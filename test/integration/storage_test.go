@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+
+	"example.com/extension-apiserver/test/env"
+)
+
+// TestBackup: a snapshot of a running server's storage brings back everything after its loss, and no client is left with what came
+// after the snapshot.
+func TestBackup(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options env.Options
+		// lose destroys the storage of a stopped server, restore brings it back from a file, with these flags besides.
+		lose func(t *testing.T, e *env.Environment, file string)
+	}{
+		"embedded etcd": {env.Options{}, loseEmbedded},
+		"external etcd": {env.Options{ExternalEtcd: true}, loseExternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t, tc.options)
+			namespace := newNamespace(t, e)
+			want := map[string][]unstructured.Unstructured{}
+			for _, k := range kindCases {
+				client := k.client(t, adminConfig(t, e), namespace)
+				for i := range 5 {
+					create(t, k, e, namespace, fmt.Sprintf("saved-%d", i))
+				}
+				want[k.resource.Resource] = mustList(t, client, metav1.ListOptions{}).Items
+			}
+			file := filepath.Join(t.TempDir(), "s.db")
+			checkSnapshot(t, e, file, len(kindCases)*5)
+			lost := map[string]string{}
+			for _, k := range kindCases {
+				lost[k.resource.Resource] = create(t, k, e, namespace, "lost")
+			}
+			checkStorage(t, e)
+
+			if err := e.StopServer(e.Servers[0]); err != nil {
+				t.Fatal(err)
+			}
+			tc.lose(t, e, file)
+			if err := e.StartServer(t.Context(), e.Servers[0]); err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range kindCases {
+				checkRestored(t, e, k, namespace, want[k.resource.Resource], lost[k.resource.Resource])
+			}
+			checkStorage(t, e)
+		})
+	}
+}
+
+// create creates an object and returns its resource version.
+func create(t *testing.T, k kindCase, e *env.Environment, namespace, name string) string {
+	t.Helper()
+	created, err := k.client(t, adminConfig(t, e), namespace).Create(t.Context(), k.object(t, name), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created.GetResourceVersion()
+}
+
+// runStorage runs a command on the storage and returns its standard output.
+func runStorage(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%s: %v\n%s%s", cmd, err, out, &stderr)
+	}
+	return string(out)
+}
+
+func checkSnapshot(t *testing.T, e *env.Environment, file string, objects int) {
+	t.Helper()
+	out := runStorage(t, e.StorageCommand(t.Context(), "snapshot", "--out="+file, "-o=json"))
+	var got struct {
+		Objects, Revision int
+		SHA256            string
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	sum, err := exec.CommandContext(t.Context(), "sha256sum", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Objects != objects || got.Revision <= objects || !strings.HasPrefix(string(sum), got.SHA256+" ") {
+		t.Errorf("snapshot: got %s, want %d objects, more revisions and the SHA-256 %s", out, objects, sum)
+	}
+}
+
+// checkStorage checks that the storage is well and can be defragmented under the running server.
+func checkStorage(t *testing.T, e *env.Environment) {
+	t.Helper()
+	if out := runStorage(t, e.StorageCommand(t.Context(), "status")); !strings.Contains(out, " leader ") || !strings.Contains(out, " healthy ") {
+		t.Errorf("status: got\n%swant a healthy leader", out)
+	}
+	if out := runStorage(t, e.StorageCommand(t.Context(), "defrag")); strings.Count(out, "\n") != 2 {
+		t.Errorf("defrag: got\n%swant one member", out)
+	}
+}
+
+// restore runs the restore, which must succeed the first time and refuse to do it again.
+func restore(t *testing.T, args ...string) {
+	t.Helper()
+	binary, err := filepath.Abs(filepath.Join("..", "..", "bin", "extension-apiserver"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"storage", "restore"}, args...)
+	runStorage(t, exec.CommandContext(t.Context(), binary, args...))
+	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "expected an empty directory") {
+		t.Errorf("second restore: got %v\n%swant it refused", err, out)
+	}
+}
+
+func loseEmbedded(t *testing.T, e *env.Environment, file string) {
+	dir := filepath.Join(e.Dir, "data-1")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, "--from="+file, "--data-dir="+dir)
+}
+
+func loseExternal(t *testing.T, e *env.Environment, file string) {
+	member, err := e.StopEtcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(member.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, "--from="+file, "--etcd-data-dir="+member.DataDir, "--name="+member.Name,
+		"--initial-cluster="+member.Name+"="+member.PeerURL, "--initial-advertise-peer-urls="+member.PeerURL)
+	if err := e.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkRestored checks that the objects are those that were saved, and that clients learn that the past is gone.
+func checkRestored(t *testing.T, e *env.Environment, k kindCase, namespace string, want []unstructured.Unstructured, lost string) {
+	t.Helper()
+	client := k.client(t, adminConfig(t, e), namespace)
+	var got *unstructured.UnstructuredList
+	e.Eventually(t, "the API after the restore", patience, func(ctx context.Context) (err error) {
+		got, err = client.List(ctx, metav1.ListOptions{})
+		return err
+	})
+	if diff := cmp.Diff(want, got.Items); diff != "" {
+		t.Errorf("%s (-saved +restored):\n%s", k.resource.Resource, diff)
+	}
+	after := create(t, k, e, namespace, "lost")
+	if compareRV(t, after, lost) <= 0 {
+		t.Errorf("%s: first resource version after the restore: got %s, want more than the last before, %s", k.resource.Resource, after, lost)
+	}
+	// That of an object that is as it was, and that of one that is gone.
+	for _, old := range []string{got.Items[0].GetResourceVersion(), lost} {
+		// Without the error nothing may come at all, until the watch ends.
+		w, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: old, TimeoutSeconds: ptr.To[int64](30)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		event := <-w.ResultChan()
+		if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !apierrors.IsResourceExpired(err) {
+			t.Errorf("%s: watch from resource version %s: got %s %v, want 410 Expired", k.resource.Resource, old, event.Type, err)
+		}
+		w.Stop()
+	}
+}
+
+// TestEmbeddedStorageIsPrivate: another user of the machine gets nothing of the embedded etcd, neither from its socket nor from its files.
+func TestEmbeddedStorageIsPrivate(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	const nobody = 65534
+	// The other user shall get as far as the data directory.
+	if err := os.Chmod(shared.Dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(shared.Dir, 0o700) })
+	cmd := shared.StorageCommand(t.Context(), "status")
+	runAs(t, cmd, nobody)
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "permission denied; start the server, run this as the server's user") {
+		t.Errorf("status as user %d: got %v, %swant permission denied", nobody, err, out)
+	}
+}
+
+// runAs makes a command of ours run as another user, who may not read the checkout.
+func runAs(t *testing.T, cmd *exec.Cmd, uid uint32) {
+	t.Helper()
+	binary, err := os.Open(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = binary.Close() })
+	cmd.ExtraFiles = append(cmd.ExtraFiles, binary)
+	cmd.Path = "/proc/self/fd/3"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+}

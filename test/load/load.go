@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	gadgets = "/apis/workshop.example.com/v1/gadgets"
+	// Each worker begins a request at most each period; with four per kube-apiserver that is a steady load that two cores can carry.
+	defaultWorkers = 4
+	period         = 10 * time.Millisecond
+	// requestTimeout is far more than any request needs: one that takes longer has failed.
+	requestTimeout = 20 * time.Second
+)
+
+// GoAwayRace is what kube-apiserver answers for a write whose connection the server closes while the write is on its way: the body has
+// left, and it must not be sent again (https://issues.k8s.io/135285).
+const GoAwayRace = "http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written"
+
+// Options say what load is sent, and where.
+type Options struct {
+	// Through are the kube-apiservers, each used with a connection pool of its own. At least one is required.
+	Through []*rest.Config
+	// Prefix begins the names of all objects that are created. Required.
+	Prefix string
+	// Workers is how many send requests through each kube-apiserver, each one after the other. 4 if it is 0.
+	Workers int
+	// Watches is how many are held open through each kube-apiserver. One that ends has failed.
+	Watches int
+	// Tolerate says whether a failed request is one that the test expects to happen. They are counted, and no more. nil tolerates none.
+	Tolerate func(method string, err error) bool
+}
+
+// phase counts the requests that began while a step was under way.
+type phase struct {
+	name                    string
+	sent, failed, tolerated atomic.Int64
+}
+
+// Load sends requests, with retries switched off, and keeps count.
+type Load struct {
+	t       *testing.T
+	options Options
+	current atomic.Pointer[phase]
+	stop    context.CancelFunc // of the requests
+	done    sync.WaitGroup
+	through []through
+	watches []*watch
+	// closing is set before the watches are ended: an end before that is a failure.
+	closing   atomic.Bool
+	endWatch  context.CancelFunc
+	watchDone sync.WaitGroup
+
+	mu        sync.Mutex
+	phases    []*phase
+	failures  []string
+	tolerated map[string]int  // errors, and how often
+	written   map[string]bool // names whose creation was acknowledged
+}
+
+// through is one kube-apiserver with a connection pool of its own.
+type through struct {
+	name   string
+	url    string
+	client *http.Client
+}
+
+// Start begins to send, in the phase "before".
+func Start(t *testing.T, options Options) *Load {
+	t.Helper()
+	l := &Load{t: t, options: options, written: map[string]bool{}, tolerated: map[string]int{}}
+	l.Enter("before")
+	requests, stop := context.WithCancel(t.Context())
+	watches, end := context.WithCancel(t.Context())
+	l.stop, l.endWatch = stop, end
+	for n, config := range options.Through {
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.through = append(l.through, through{fmt.Sprintf("kube-apiserver-%d", n+1), config.Host, client})
+	}
+	// Where all watches begin; what is written after it, through whichever kube-apiserver, must come.
+	version := l.resourceVersion(l.through[0])
+	for n, at := range l.through {
+		for range options.Watches {
+			w := &watch{load: l, at: at, prefix: options.Prefix, seen: map[string]int{}}
+			l.watches = append(l.watches, w)
+			l.watchDone.Go(func() { w.run(watches, version) })
+		}
+		for i := range cmp.Or(options.Workers, defaultWorkers) {
+			l.done.Go(func() { l.work(requests, at, fmt.Sprintf("%s-%d-%d", options.Prefix, n, i)) })
+		}
+	}
+	return l
+}
+
+// Enter begins a phase.
+func (l *Load) Enter(name string) {
+	p := &phase{name: name}
+	l.mu.Lock()
+	l.phases = append(l.phases, p)
+	l.mu.Unlock()
+	l.current.Store(p)
+}
+
+// Await returns when n requests were sent in the current phase. However slow the machine is, it waits as long as there is
+// progress; what bounds it is the time limit of the test.
+func (l *Load) Await(n int64) {
+	l.t.Helper()
+	p := l.current.Load()
+	for sent := p.sent.Load(); sent < n; sent = p.sent.Load() {
+		l.eventually(fmt.Sprintf("%d requests in phase %s", n, p.name), func() error {
+			if p.sent.Load() == sent {
+				return fmt.Errorf("%d were sent", sent)
+			}
+			return nil
+		})
+	}
+}
+
+// eventually waits until check returns nil. The deadline is far more than what two busy cores need.
+func (l *Load) eventually(what string, check func() error) {
+	l.t.Helper()
+	var last error
+	if err := wait.PollUntilContextTimeout(l.t.Context(), 50*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	}); err != nil {
+		l.t.Fatalf("wait for %s: %v: %v", what, err, last)
+	}
+}
+
+func (l *Load) fail(p *phase, format string, args ...any) {
+	p.failed.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, fmt.Sprintf("%s %s: ", time.Now().Format("15:04:05.000"), p.name)+fmt.Sprintf(format, args...))
+}
+
+// End stops the load and checks what it counted: no request failed, every acknowledged write is there and came once on every watch.
+func (l *Load) End() {
+	l.t.Helper()
+	l.stop()
+	l.done.Wait()
+	l.report()
+	reported := len(l.failures)
+	for _, w := range l.watches {
+		w.awaitAll()
+	}
+	l.closing.Store(true)
+	l.endWatch()
+	l.watchDone.Wait()
+	for _, f := range l.failures[reported:] {
+		l.t.Error(f)
+	}
+	for _, w := range l.watches {
+		w.check()
+	}
+	l.readBack()
+}
+
+// report prints the counts of each phase, and fails for what failed.
+func (l *Load) report() {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var total, failed int64
+	var out strings.Builder
+	for _, p := range l.phases {
+		fmt.Fprintf(&out, "%-36s %6d sent %4d failed %4d tolerated\n", p.name, p.sent.Load(), p.failed.Load(), p.tolerated.Load())
+		total, failed = total+p.sent.Load(), failed+p.failed.Load()
+	}
+	for err, n := range l.tolerated {
+		fmt.Fprintf(&out, "tolerated %d times: %s\n", n, err)
+	}
+	l.t.Logf("%d requests, %d failed, %d writes acknowledged, %d watches\n%s", total, failed, len(l.written), len(l.watches), out.String())
+	for _, f := range l.failures[:min(len(l.failures), 20)] {
+		l.t.Error(f)
+	}
+	if len(l.failures) > 20 {
+		l.t.Errorf("and %d more", len(l.failures)-20)
+	}
+}
+
+// Total is how many requests were sent so far.
+func (l *Load) Total() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var n int64
+	for _, p := range l.phases {
+		n += p.sent.Load()
+	}
+	return n
+}
+
+// readBack lists everything through each kube-apiserver: no acknowledged write may be missing.
+func (l *Load) readBack() {
+	l.t.Helper()
+	for _, at := range l.through {
+		found := map[string]bool{}
+		for next := ""; ; {
+			var page list
+			if err := l.get(at, gadgets+"?limit=1000&continue="+next, &page); err != nil {
+				l.t.Fatal(err)
+			}
+			for _, item := range page.Items {
+				found[item.Metadata.Name] = true
+			}
+			if next = page.Metadata.Continue; next == "" {
+				break
+			}
+		}
+		for name := range l.written {
+			if !found[name] {
+				l.t.Errorf("%s: %s was acknowledged and is not there", at.name, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/test/load"
+)
+
+const (
+	// perRollout and inAll are how many requests are sent while a server is replaced, and in all, at least.
+	perRollout = 300
+	inAll      = 20_000
+	rounds     = 2
+	patience   = time.Minute
+	delay      = 15 * time.Second // that of manifests/base
+)
+
+// TestRollout replaces two servers one after the other, again and again, under load.
+func TestRollout(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces need root: run the tests as root")
+	}
+	for _, tc := range []struct {
+		network env.Network
+		// kube-apiserver picks the endpoint for each request, so that of a server that is not ready gets none, and its connection is idle when
+		// it is closed. Behind a ClusterIP it knows one address, whose connection it uses until it is closed.
+		tolerate func(method string, err error) bool
+	}{
+		{env.EndpointRouting, nil},
+		{env.ClusterIPRouting, func(method string, err error) bool {
+			return method == http.MethodPost && strings.Contains(err.Error(), load.GoAwayRace)
+		}},
+	} {
+		t.Run(string(tc.network), func(t *testing.T) {
+			e := env.New(t, env.Options{Network: tc.network, KubeAPIServers: 2, Servers: 2,
+				ServerArgs: []string{"--shutdown-delay-duration=" + delay.String()}})
+			configs, err := e.AdminConfigs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			routes := followReadiness(t, e)
+			l := load.Start(t, load.Options{Through: configs, Prefix: "rollout", Tolerate: tc.tolerate})
+			l.Await(perRollout)
+			for round := 1; round <= rounds || l.Total() < inAll; round++ {
+				for _, s := range e.Servers {
+					l.Enter(fmt.Sprintf("round %d, %s", round, s.Name))
+					if err := e.StopServer(s); err != nil {
+						t.Error(err)
+					}
+					if err := e.StartServer(t.Context(), s); err != nil {
+						l.End()
+						t.Fatal(err)
+					}
+					routes.await(s)
+					l.Await(perRollout)
+				}
+			}
+			l.End()
+		})
+	}
+}
+
+// routes keeps the Service's endpoints as a cluster does: those of servers whose readiness probe succeeds.
+type routes struct {
+	t     *testing.T
+	e     *env.Environment
+	mu    sync.Mutex
+	ready map[*env.Server]bool // the endpoints
+}
+
+// followReadiness probes each server on its own, as a kubelet does: one that answers late does not hold up the notice of another.
+func followReadiness(t *testing.T, e *env.Environment) *routes {
+	r := &routes{t: t, e: e, ready: map[*env.Server]bool{}}
+	var probes sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(func() { stop(); probes.Wait() })
+	for _, s := range e.Servers {
+		client, err := s.Client(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Timeout = 5 * time.Second // that of the manifests' readinessProbe
+		r.ready[s] = true
+		probes.Go(func() { r.probe(ctx, client, s) })
+	}
+	return r
+}
+
+func (r *routes) probe(ctx context.Context, client *http.Client, s *env.Server) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	// The manifests' failureThreshold: the only server that is left must not go for one answer that was late.
+	for failed, threshold := 0, 2; ctx.Err() == nil; {
+		if isReady(ctx, client, s) {
+			failed = 0
+		} else {
+			failed++
+		}
+		if failed == 0 || failed >= threshold {
+			r.set(ctx, s, failed == 0)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+func isReady(ctx context.Context, client *http.Client, s *env.Server) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+func (r *routes) set(ctx context.Context, s *env.Server, ready bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ready[s] == ready || ctx.Err() != nil {
+		return
+	}
+	r.ready[s] = ready
+	var endpoints []*env.Server
+	for _, s := range r.e.Servers {
+		if r.ready[s] {
+			endpoints = append(endpoints, s)
+		}
+	}
+	if err := r.e.SetEndpoints(ctx, endpoints...); err != nil && ctx.Err() == nil {
+		r.ready[s] = !ready // the next probe tries again
+		r.t.Errorf("set endpoints: %v", err)
+	}
+}
+
+// await returns when the server is an endpoint again.
+func (r *routes) await(s *env.Server) {
+	r.t.Helper()
+	r.e.Eventually(r.t, s.Name+" to be an endpoint again", patience, func(context.Context) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.ready[s] {
+			return errors.New("it is none")
+		}
+		return nil
+	})
+}

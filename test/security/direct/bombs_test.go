@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package direct
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	jsonType  = runtime.ContentTypeJSON
+	yamlType  = runtime.ContentTypeYAML
+	protoType = runtime.ContentTypeProtobuf
+	jsonPatch = string(types.JSONPatchType)
+	merge     = string(types.MergePatchType)
+	apply     = string(types.ApplyYAMLPatchType)
+	// strict refuses what is unknown or said twice, force is what an apply needs.
+	strict = "?fieldValidation=Strict"
+	force  = "?fieldManager=bomber&force=true"
+)
+
+// bomb is a small body that costs much to read, if it is read as it wishes.
+type bomb struct {
+	name, method, path, contentType, body string
+	header                                http.Header
+	want                                  string // of the status, "400 413"
+}
+
+// laughs is a YAML of 9 levels, each of which names the one below nine times: 9^9 values (CVE-2019-11253).
+func laughs(prefix string) string {
+	var b strings.Builder
+	b.WriteString(prefix + "a0: &a0 [\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\"]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&b, "%sa%d: &a%d [%s]\n", prefix, i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
+	}
+	return b.String()
+}
+
+// copies is a JSON patch of n copies of the annotations into themselves, each of which doubles them.
+func copies(n int) string {
+	var b strings.Builder
+	b.WriteString(`[{"op":"add","path":"/metadata/annotations","value":{"a":"` + strings.Repeat("x", 1000) + `"}}`)
+	for i := range n {
+		fmt.Fprintf(&b, `,{"op":"copy","from":"/metadata/annotations","path":"/metadata/annotations/c%d"}`, i)
+	}
+	return b.String() + "]"
+}
+
+// zeros is so many MiB of nothing, compressed: a thousandth of it.
+func zeros(t *testing.T, mebibytes int) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	for range mebibytes {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func bombs(t *testing.T) []bomb {
+	const head = `"apiVersion":"workshop.example.com/v1","kind":"Gadget"`
+	const yamlHead = "apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: bomb}\n"
+	const post, patch, there, bombPath = http.MethodPost, http.MethodPatch, protected + "/there", protected + "/bomb"
+	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
+	objects := strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)
+	digits := "1" + strings.Repeat("0", 1000)
+	of := func(spec string) string { return "{" + head + `,"metadata":{"name":"bomb"},"spec":` + spec + `}` }
+	return []bomb{
+		{"YAML of aliases", post, protected, yamlType, yamlHead + "spec:\n" + laughs("  "), nil, "400"},
+		{"YAML of aliases where nobody looks", post, protected + "?fieldValidation=Ignore", yamlType, yamlHead + "spec: {purpose: none}\n" + laughs(""), nil, "400"},
+		{"YAML of aliases, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\n" + laughs(""), nil, "400"},
+		{"YAML of aliases, applied to one that is there", patch, there + force, apply, strings.Replace(yamlHead, "bomb", "there", 1) + laughs(""), nil, "400"},
+		{"YAML of 500,000 aliases of one text", post, protected, yamlType,
+			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1000) + "}\nmore: [" + strings.Repeat("*x,", 500_000) + "]\n", nil, "413"},
+		{"YAML of 300,000 aliases of one text, applied", patch, bombPath + force, apply,
+			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1_000_000) + "}\nmore: [" + strings.Repeat("*x,", 300_000) + "]\n", nil, "413"},
+		{"YAML of 1,000,000 values and an alias", post, protected + strict, yamlType,
+			yamlHead + "spec: {purpose: &x none}\nmore: [*x," + strings.Repeat("x,", 1_000_000) + "]\n", nil, "400"},
+		{"YAML 100,000 deep, applied", patch, bombPath + force, apply, yamlHead + "spec: " + deep, nil, "400"},
+		{"YAML 100,000 deep in blocks", post, protected, yamlType, yamlHead + "spec: " + strings.Repeat("- ", 100_000) + "1\n", nil, "400"},
+		{"JSON 100,000 deep", post, protected, jsonType, of(objects), nil, "400"},
+		{"JSON 100,000 deep where nobody looks", post, protected + "?fieldValidation=Ignore", jsonType, of(`{"purpose":"none","x":` + deep + `}`), nil, "400"},
+		{"merge patch 100,000 deep", patch, there, merge, `{"spec":` + objects + `}`, nil, "400 422"},
+		{"JSON patch with a value 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"/spec/x","value":` + deep + `}]`, nil, "400 422"},
+		{"JSON patch with a path 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"` + strings.Repeat("/a", 100_000) + `","value":1}]`, nil, "400 422"},
+		{"JSON patch of 1,000,000 copies", patch, there, jsonPatch, copies(1_000_000), nil, "413"},
+		{"JSON patch of 10,001 operations", patch, there, jsonPatch, "[" + strings.Repeat(`{"op":"test","path":"/kind","value":"Gadget"},`, 10_000) +
+			`{"op":"test","path":"/kind","value":"Gadget"}]`, nil, "413"},
+		{"JSON patch of 1,000 copies that double", patch, there, jsonPatch, copies(1000), nil, "413 422"},
+		{"1e400 for a number", post, protected, jsonType, of(`{"purpose":"none","precision":1e400}`), nil, "400"},
+		{"1e400 for the generation", post, protected, jsonType, "{" + head + `,"metadata":{"name":"bomb","generation":1e400},"spec":{"purpose":"none"}}`, nil, "400"},
+		{"1e999999999 for a number", patch, there, merge, `{"spec":{"precision":1e999999999}}`, nil, "400 422"},
+		{"a number of 1,000 digits", post, protected, jsonType, of(`{"purpose":"none","precision":` + digits + `}`), nil, "400"},
+		{"a number of 1,000,000 digits in a YAML", patch, bombPath + force, apply,
+			yamlHead + "spec: {purpose: none, precision: " + strings.Repeat("9", 1_000_000) + "}\n", nil, "400 422"},
+		{"one field 100,000 times", post, protected + strict, jsonType, of(`{` + strings.Repeat(`"purpose":"none",`, 100_000) + `"precision":1}`), nil, "400"},
+		{"100,000 unknown fields", post, protected + strict, jsonType, of(`{"purpose":"none"` + many(100_000) + `}`), nil, "400"},
+		{"100 MiB in gzip", post, protected, jsonType, zeros(t, 100), http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
+		{"100 MiB in gzip, patched", patch, there, merge, zeros(t, 100), http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
+		{"protobuf that says it is 2 GiB", post, protected, protoType, "k8s\x00\x0a\xff\xff\xff\xff\x07", nil, "400"},
+	}
+}
+
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"x%d":1`, i)
+	}
+	return b.String()
+}
+
+// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, from whoever has all rights.
+func TestS30Bombs(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	ann := s.keep(t, frontProxy(t))
+	send := func(b bomb) answer {
+		header := http.Header{"X-Remote-User": {"ann"}, "Content-Type": {b.contentType}}
+		maps.Copy(header, b.header)
+		return ann.try(b.method, b.path, header, b.body)
+	}
+	// The same forms, with nothing in them that explodes, are good.
+	for _, b := range []bomb{
+		{"create", http.MethodPost, protected, jsonType, gadget("there"), nil, "201"},
+		{"create from a YAML with an alias", http.MethodPost, protected, yamlType,
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: aliased, annotations: {a: &a none}}\nspec: {purpose: *a}\n", nil, "201"},
+		{"apply", http.MethodPatch, protected + "/applied" + force, apply,
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: applied}\nspec: {purpose: none}\n", nil, "201"},
+		{"merge patch", http.MethodPatch, protected + "/there", merge, `{"spec":{"precision":1}}`, nil, "200"},
+	} {
+		if got := send(b); fmt.Sprint(got.status) != b.want {
+			t.Fatalf("%s: %s, want %s", b.name, got, b.want)
+		}
+	}
+	stored := s.get(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}).body
+	all := s.cost(t)
+	for _, b := range bombs(t) {
+		before := s.cost(t)
+		got := send(b)
+		if !strings.Contains(" "+b.want+" ", fmt.Sprintf(" %d ", got.status)) {
+			t.Errorf("%s: %s, want %s", b.name, got, b.want)
+		}
+		// Most take 10 to 100 ms, and 1,000,000 values of a YAML 5 s, because the library reads them three times. What is written out takes
+		// minutes and gigabytes.
+		s.grownBy(t, b.name, before, 10*time.Second, 300)
+	}
+	// A body has 3 MiB at most, its forms while it is read some tens of that, and the collector lets the heap double.
+	s.grownBy(t, "all", all, 30*time.Second, 500)
+	if after := s.get(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}).body; after != stored {
+		t.Errorf("gadgets afterwards: %.2000s\nwant those of before: %.2000s", after, stored)
+	}
+	if log := s.end(); strings.Contains(log, "panic") {
+		t.Errorf("the log tells of a panic: %.4000s", log[strings.Index(log, "panic"):])
+	}
+}

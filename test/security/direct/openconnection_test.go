@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package direct
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"example.com/extension-apiserver/pkg/certs"
+)
+
+// oneConnection is a transport that connects once; a second attempt fails. Requests on it are those of a connection that was open
+// before whatever happened since.
+func oneConnection(t *testing.T, cert *tls.Certificate) *http.Transport {
+	t.Helper()
+	config, err := clientTLS(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected := false
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if connected {
+				return nil, fmt.Errorf("the connection was closed")
+			}
+			connected = true
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// TestS12OpenConnection: whoever is trusted no longer is refused with the next request, on a connection that was opened before
+// and on which many were allowed: by a change of the trust, its end, or the end of the certificate.
+func TestS12OpenConnection(t *testing.T) {
+	t.Parallel()
+	r := newRelay(t)
+	m := newTrustMap(t, r)
+	s := start(t, r)
+	s.waitReady(t)
+	trusted := m.data()
+	get := func(transport *http.Transport) answer {
+		return s.send(transport, http.MethodGet, protected, forged(), "")
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(data map[string]string)
+	}{
+		{"another CA", func(data map[string]string) {
+			data["requestheader-client-ca-file"] = string(certs.Bundle{newCA(t, "front-proxy-ca").Certificate}.PEM())
+		}},
+		{"another name", func(data map[string]string) { data["requestheader-allowed-names"] = `["another-name"]` }},
+		{"no CA", func(data map[string]string) { delete(data, "requestheader-client-ca-file") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			open := oneConnection(t, frontProxy(t))
+			for range 5 {
+				get(open).want(t, "while it is trusted", http.StatusOK)
+			}
+			data := m.data()
+			tc.change(data)
+			m.set(data)
+			shared.Eventually(t, "the open connection to be refused", patience, func(context.Context) error {
+				if got := get(open); got.status != http.StatusUnauthorized {
+					return fmt.Errorf("%s, want 401", got)
+				}
+				return nil
+			})
+			m.set(trusted)
+			// A refusal over HTTP/2 closes the connection.
+			shared.Eventually(t, "a new connection to be trusted again", patience, func(context.Context) error {
+				if got := s.get(t, frontProxy(t), forged()); got.status != http.StatusOK {
+					return fmt.Errorf("%s, want 200", got)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("expiry", func(t *testing.T) {
+		pair, err := readCA(t, certs.FrontProxyCADir).IssueClient(certs.ClientOptions{User: certs.FrontProxyUser, Lifetime: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := oneConnection(t, pairOf(pair))
+		get(open).want(t, "before it expires", http.StatusOK)
+		shared.Eventually(t, "the expired certificate to be refused", patience, func(context.Context) error {
+			sent := time.Now()
+			got := get(open)
+			if got.status == http.StatusOK && sent.Before(pair.Certificate.NotAfter) {
+				return fmt.Errorf("not expired yet")
+			}
+			// The refusal ends the connection, so this is the very first request that was not allowed: one that is sent before the
+			// end may be judged after it.
+			got.want(t, "after it expired", http.StatusUnauthorized)
+			if !time.Now().After(pair.Certificate.NotAfter) {
+				t.Errorf("refused before %v, when it expires", pair.Certificate.NotAfter)
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package direct
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// TestS39Overload: a user whose requests take long, because kube-apiserver does not answer the question whether they are allowed, sends
+// ten times as many at once as the server serves. Authorization comes after priority and fairness: they hold seats. They are refused
+// with 429 and the time to come again; whether the server is well is answered at once, and so are administrators. Another user of the
+// same priority gets a seat too, within two rounds: priority and fairness takes every request for a short one until it has ended.
+func TestS39Overload(t *testing.T) {
+	t.Parallel()
+	const limit = 40
+	s := newServer(t, "--max-requests-inflight=30", "--max-mutating-requests-inflight=10")
+	proxy := frontProxy(t)
+	release := make(chan struct{})
+	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+		if spec.User != "noisy" {
+			return verdict(`"allowed":true`)
+		}
+		return func(w http.ResponseWriter, req *http.Request) {
+			select {
+			case <-release:
+			case <-req.Context().Done():
+			}
+			verdict(`"allowed":true`)(w, req)
+		}
+	})
+	s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)
+	before := s.cost(t)
+	client := s.keep(t, proxy)
+	answers := make(chan answer, 10*limit)
+	var noise sync.WaitGroup
+	for i := range cap(answers) {
+		noise.Go(func() {
+			// Each asks for another name, so that no verdict is shared.
+			answers <- client.try(http.MethodGet, protected+"/"+strconv.Itoa(i), http.Header{"X-Remote-User": {"noisy"}}, "")
+		})
+	}
+	// Each user has a place for 300 waiting requests: 6 queues of 50. What is beyond is refused at once, and shows that the seats are taken.
+	first := <-answers
+	first.want(t, "the first answer to the noisy user", http.StatusTooManyRequests)
+	if after, err := strconv.Atoi(first.header.Get("Retry-After")); err != nil || after < 1 {
+		t.Errorf("Retry-After of the refusal: got %q, want seconds", first.header.Get("Retry-After"))
+	}
+	for _, tc := range []struct {
+		what, path string
+		header     http.Header
+		within     time.Duration
+		again      bool // after 429
+	}{
+		{"/readyz without credentials", "/readyz", nil, 5 * time.Second, false},
+		{"/livez without credentials", "/livez", nil, 5 * time.Second, false},
+		{"an administrator", protected, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, 5 * time.Second, false},
+		// A round is 10 s: then a review is given up. Who waited for 15 s in vain gets 429 too, and comes again as clients do.
+		{"another user", protected, http.Header{"X-Remote-User": {"quiet"}}, 30 * time.Second, true},
+	} {
+		began, cert := time.Now(), proxy
+		if tc.header == nil {
+			cert = nil
+		}
+		got := s.try(cert, http.MethodGet, tc.path, tc.header, "")
+		for tc.again && got.status == http.StatusTooManyRequests && time.Since(began) < tc.within {
+			got = s.try(cert, http.MethodGet, tc.path, tc.header, "")
+		}
+		got.want(t, tc.what, http.StatusOK)
+		took := time.Since(began)
+		t.Logf("%s: answered after %s", tc.what, took.Round(time.Millisecond))
+		if took > tc.within {
+			t.Errorf("%s: answered after %s, want within %s", tc.what, took, tc.within)
+		}
+	}
+	// 400 requests of some 100 KiB each: stacks, buffers, and what is remembered of them.
+	s.grownBy(t, "400 requests", before, 20*time.Second, 64)
+	close(release)
+	noise.Wait()
+	close(answers)
+	counts := map[int]int{first.status: 1}
+	for got := range answers {
+		counts[got.status]++
+	}
+	t.Logf("answers to the noisy user: %v", counts)
+	if counts[http.StatusTooManyRequests] < limit || counts[http.StatusOK] != 0 {
+		t.Errorf("answers to the noisy user: %v, want at least %d of 429 and none of 200", counts, limit)
+	}
+	s.get(t, proxy, http.Header{"X-Remote-User": {"noisy"}}).want(t, "the noisy user afterwards", http.StatusOK)
+}

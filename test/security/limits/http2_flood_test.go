@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/testutil"
+)
+
+const whoever = "/apis/workshop.example.com/v1/gadgets"
+
+// TestS36HeaderFloodHTTP2: so it is over HTTP/2, even from the front proxy, whose headers count.
+func TestS36HeaderFloodHTTP2(t *testing.T) {
+	proxy := frontProxy(t)
+	before := memory(t)
+	for _, tc := range []struct {
+		name   string
+		fields []hpack.HeaderField
+		want   string
+	}{
+		{"10", extras(10, "x"), "200"},
+		// 640 kB with what HTTP/2 counts for each: within the limit.
+		{"10,000", extras(10_000, "x"), "200"},
+		{"10,000 of 100 bytes", extras(10_000, strings.Repeat("x", 100)), "refused"},
+		{"200,000", extras(200_000, "x"), "refused"},
+		{"one of 2 MiB", extras(1, strings.Repeat("x", 2<<20)), "refused"},
+		// HPACK names a header that was sent before with one byte: 40 MB in 10 kB.
+		{"one of 4,000 bytes 10,000 times", slices.Repeat([]hpack.HeaderField{{Name: "x-remote-extra-a", Value: strings.Repeat("x", 4000)}}, 10_000), "refused"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := dialHTTP2(t, proxy)
+			c.get(t, 1, "/healthz", tc.fields...)
+			got := c.answer(1)
+			if got == "431" || strings.HasPrefix(got, "closed") {
+				got = "refused"
+			}
+			if got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+	healthy(t)
+	grownBy(t, before, 64)
+}
+
+// TestS36ContinuationFlood: a head that does not end is not listened to for long (CVE-2023-45288).
+func TestS36ContinuationFlood(t *testing.T) {
+	before := memory(t)
+	for name, cert := range map[string]*tls.Certificate{"anonymous": nil, "front proxy": frontProxy(t)} {
+		for _, tc := range []struct {
+			name  string
+			frame func(c *frames, i int) []byte
+			count int
+			ended bool // before all are sent
+		}{
+			{"frames with headers", func(c *frames, i int) []byte {
+				return c.request(t, "/healthz", hpack.HeaderField{Name: fmt.Sprintf("x-%d", i), Value: strings.Repeat("x", 15<<10), Sensitive: true})
+			}, 10_000, true},
+			{"frames of one header", func(_ *frames, i int) []byte {
+				if i == 0 {
+					// A header that is never indexed, with a name of 1 byte and a value of 264,241,279 (RFC 7541 section 5.1).
+					return []byte{0x10, 0x01, 'x', 0x7f, 0x80, 0x80, 0xff, 0x7d}
+				}
+				return bytes.Repeat([]byte("x"), 16<<10)
+			}, 10_000, true},
+			{"empty frames", func(*frames, int) []byte { return nil }, 100_000, false},
+		} {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				c := dialHTTP2(t, cert)
+				_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.request(t, "/healthz"), EndStream: true})
+				sent := 0
+				for ; sent < tc.count; sent++ {
+					if err := c.framer.WriteContinuation(1, false, tc.frame(c, sent)); err != nil {
+						break
+					}
+				}
+				t.Logf("%d of %d frames were sent", sent, tc.count)
+				if tc.ended && sent == tc.count {
+					t.Errorf("the server took all of %d frames of 16 KiB, want the connection closed after some", sent)
+				}
+				_ = c.framer.WriteContinuation(1, true, nil)
+				_ = c.out.Flush()
+				// 900 kB of nothing are a head like any.
+				if got := c.answer(1); tc.ended && got != "431" && !strings.HasPrefix(got, "closed") {
+					t.Errorf("got %s, want 431 or a closed connection", got)
+				}
+			})
+		}
+	}
+	healthy(t)
+	grownBy(t, before, 64)
+}
+
+// TestS38AnonymousHTTP2: who shows no credentials gets one answer on a connection, and then it ends. HTTP/2 gives a client much to do
+// with little; it is for those who are known (UnauthenticatedHTTP2DOSMitigation).
+func TestS38AnonymousHTTP2(t *testing.T) {
+	for _, tc := range []struct{ path, want string }{{whoever, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
+		c := dialHTTP2(t, nil)
+		c.get(t, 1, tc.path)
+		if got := c.answer(1); got != tc.want {
+			t.Errorf("GET %s: got %s, want %s", tc.path, got, tc.want)
+		}
+		c.get(t, 3, tc.path)
+		if got := c.answer(3); got != "closed" {
+			t.Errorf("GET %s again on the connection: got %s, want it closed", tc.path, got)
+		}
+	}
+	c := dialHTTP2(t, frontProxy(t))
+	for stream := uint32(1); stream < 20; stream += 2 {
+		c.get(t, stream, "/healthz", extras(0, "")...)
+		if got := c.answer(stream); got != "200" {
+			t.Fatalf("stream %d with credentials: got %s, want 200", stream, got)
+		}
+	}
+}
+
+// TestS38RapidReset: requests that are taken back as soon as they are sent (CVE-2023-44487) end the connection of whoever shows no
+// credentials. A user's cost the server no more than what it does at once, 100 on a connection and 400 that wait: it closes the
+// connection, or has ended each of them when the last is answered. Others are served beside them.
+func TestS38RapidReset(t *testing.T) {
+	admin, err := shared.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowReads(t, kubernetes.NewForConfigOrDie(admin), "resetter")
+	config, err := shared.Config("resetter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count = 10_000
+	for _, tc := range []struct {
+		name, path, answered string
+		cert                 *tls.Certificate
+		closed               bool
+	}{
+		{"anonymous", whoever, "401", nil, true},
+		{"anonymous, health", "/healthz", "200", nil, true},
+		// The front proxy's connection carries everybody's requests: it must not end because one takes many back.
+		{"a user, lists", whoever, "200", &pair, false},
+		{"a user, watches", whoever + "?watch=1", "200", &pair, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			// The same request is answered when it is not taken back. The user's right takes a moment.
+			shared.Eventually(t, "the request to be answered", patience, func(context.Context) error {
+				control := dialHTTP2(t, tc.cert)
+				control.get(t, 1, tc.path)
+				if got := control.answer(1); got != tc.answered {
+					return fmt.Errorf("got %s, want %s", got, tc.answered)
+				}
+				return nil
+			})
+			before, routines := memory(t), metric(t.Context(), t, admin, "go_goroutines")
+			c := dialHTTP2(t, tc.cert)
+			began := time.Now()
+			for stream := uint32(1); stream < 2*count; stream += 2 {
+				c.headers(stream, c.request(t, tc.path))
+				_ = c.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
+				if stream == count+1 {
+					_ = c.out.Flush()
+					healthy(t)
+				}
+			}
+			c.get(t, 2*count+1, "/healthz")
+			got, last := c.last(2*count + 1)
+			t.Logf("%s after %s, the last stream that counted was %d", got, time.Since(began).Round(time.Millisecond), last)
+			if closed := strings.HasPrefix(got, "closed"); !closed && (tc.closed || got != "200") {
+				t.Errorf("the request after them: got %s, want a closed connection, or 200 for a user", got)
+			}
+			if tc.closed && last > count {
+				t.Errorf("anonymous streams up to %d of %d counted, want the connection closed with the first ones", last, 2*count)
+			}
+			healthy(t)
+			shared.Eventually(t, "the requests to end", patience, func(ctx context.Context) error {
+				if now := metric(ctx, t, admin, "go_goroutines"); now > routines+200 {
+					return fmt.Errorf("%v goroutines, %v before", now, routines)
+				}
+				return nil
+			})
+			// 500 requests of some 100 KiB, which the collector lets double.
+			grownBy(t, before, 128)
+		})
+	}
+}
+
+// last waits for the answer to a stream, or the end of the connection, and returns the last stream that the server says it looked at.
+func (c *frames) last(stream uint32) (got string, last uint32) {
+	got = "closed"
+	for h := range c.heard {
+		if h.stream == stream {
+			return h.status, stream
+		}
+		if h.goAway != nil {
+			last = h.goAway.LastStreamID
+			if h.goAway.ErrCode != http2.ErrCodeNo {
+				got = "closed: " + h.goAway.ErrCode.String()
+			}
+		}
+	}
+	return got, last
+}
+
+// metric is one number that the server measures.
+func metric(ctx context.Context, t *testing.T, admin *rest.Config, name string) float64 {
+	t.Helper()
+	direct := shared.Servers[0].Config(shared)
+	direct.CertFile, direct.KeyFile = admin.CertFile, admin.KeyFile
+	data, err := kubernetes.NewForConfigOrDie(direct).RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := testutil.NewMetrics()
+	if err := testutil.ParseMetrics(string(data), &samples); err != nil {
+		t.Fatal(err)
+	}
+	if len(samples[name]) != 1 {
+		t.Fatalf("metric %s: got %v, want one sample", name, samples[name])
+	}
+	return float64(samples[name][0].Value)
+}
