@@ -26,8 +26,13 @@ build: ## Build our binaries into bin/.
 	@scripts/build.sh
 
 .PHONY: controlplane
-controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy and kubectl into bin/1.36/.
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity into bin/1.36/.
 	@scripts/controlplane.sh
+	@scripts/konnectivity.sh
+
+.PHONY: image
+image: ## Write the container images into bin/images/, without Docker: make image PLATFORMS=linux/amd64,linux/arm64
+	@PLATFORMS="$(PLATFORMS)" scripts/image.sh
 
 .PHONY: generate
 generate: ## Write every zz_generated.* file anew.
@@ -51,9 +56,13 @@ verify: ## Check formatting, lint, generated code, modules, pinned versions, and
 lint: ## Run the linters.
 	@scripts/lint.sh
 
+.PHONY: test-image
+test-image: ## Build the images in two clean folders with empty caches, compare them and look inside (10 minutes).
+	cd scripts/image && IMAGE_TEST_CACHE="$(IMAGE_TEST_CACHE)" go test -timeout 40m -v ./...
+
 .PHONY: test-mutations
-test-mutations: controlplane ## Take behaviours away one by one; the test named for each must fail.
-	@scripts/test-mutations.sh
+test-mutations: controlplane ## Take behaviours away one by one; the test named for each must fail. PART=2/3 is a third of them.
+	@scripts/test-mutations.sh $(PART:%=--part=%)
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (default 30s): make fuzz FUZZTIME=5m
@@ -62,6 +71,50 @@ fuzz: ## Fuzz each target for FUZZTIME (default 30s): make fuzz FUZZTIME=5m
 .PHONY: measure
 measure: controlplane build ## Measure start, memory and size; docs/measurements.md has the results.
 	@scripts/measure.sh
+
+.PHONY: measure-konnectivity
+measure-konnectivity: controlplane build ## Measure recovery and growth behind konnectivity, mode by mode (45 minutes); docs/konnectivity.md.
+	go test -tags measure ./test/konnectivity -run TestMeasure -v -timeout 90m
+
+.PHONY: benchmark-konnectivity
+benchmark-konnectivity: controlplane build ## Compare get, list and watch through konnectivity with a direct route (3 minutes).
+	go test ./test/benchmark -run '^$$' -bench Konnectivity -benchtime 1x -v -timeout 30m
+
+##@ Deploy
+
+.PHONY: deploy
+deploy: ## Install OVERLAY (default manifests/overlays/kind) into the cluster of the kubeconfig: make deploy IMAGE=... CERTGEN_IMAGE=...
+	@OVERLAY="$(OVERLAY)" IMAGE="$(IMAGE)" CERTGEN_IMAGE="$(CERTGEN_IMAGE)" scripts/deploy.sh
+
+.PHONY: undeploy
+undeploy: ## Take it out and keep the data; make undeploy PURGE=1 leaves nothing.
+	@OVERLAY="$(OVERLAY)" PURGE="$(PURGE)" scripts/undeploy.sh
+
+##@ Try it on kind
+
+.PHONY: kind-up
+kind-up: ## Create the cluster KIND_CLUSTER (default workshop) from KIND_NODE_IMAGE (default: kind's own); .kind/kubeconfig.
+	@scripts/kind.sh up
+
+.PHONY: kind-load
+kind-load: image ## Bring the images into the cluster.
+	@scripts/kind.sh load
+
+.PHONY: kind-deploy
+kind-deploy: kind-load ## Install OVERLAY (default manifests/overlays/kind) with these images.
+	@scripts/kind.sh deploy
+
+.PHONY: kind-test
+kind-test: ## Run the end-to-end suites on it (default: default, then uninstall): make kind-test SUITE=production
+	@SUITE="$(SUITE)" scripts/kind.sh test
+
+.PHONY: kind-test-konnectivity
+kind-test-konnectivity: image controlplane ## Make a cluster behind konnectivity, test it, and remove it (KEEP=1 does not).
+	@KEEP="$(KEEP)" scripts/kind-konnectivity.sh
+
+.PHONY: kind-down
+kind-down: ## Remove that cluster, and no other.
+	@scripts/kind.sh down
 
 ##@ Make it yours
 
