@@ -142,7 +142,9 @@ func etcdStatefulSet() *appsv1.StatefulSet {
 		initial += fmt.Sprintf(",%s-%d=https://%s:2380", etcdName, i, etcdHost(i))
 	}
 	nobody, group := int64(65532), int64(65532)
-	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	// In memory: three members that sync each write to the one disk, beside the cluster's own etcd, make minutes of waiting.
+	data := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
+	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: data}}}
 	mounts := []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	for _, secret := range []string{etcdServing, etcdPeer} {
 		volumes = append(volumes, corev1.Volume{Name: secret, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}})

@@ -73,6 +73,9 @@ func underLoad(c cluster, prefix string, tolerate func(method string, err error)
 	l.Enter("after")
 	l.Await(max(perPhase, inAll-l.Total()))
 	l.End()
+	if c.Failed() {
+		c.FailNow() // what failed shall be the last that one reads
+	}
 }
 
 func serverPods(c cluster) []corev1.Pod {
