@@ -10,6 +10,7 @@ import (
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/rotation"
 	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/test/load"
 )
 
 // TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories replaces the two
@@ -33,19 +34,14 @@ func TestFrontProxyPerHost(t *testing.T) {
 
 	l := startLoad(t, e, "hosts")
 	l.Await(perStep)
-	l.Enter("certgen rotate proxy-client")
-	if outcome, stderr := certgenRotate(t, e, rotation.ProxyClient, "", false, "--front-proxy-client", strings.Join(dirs, ",")); outcome != "done" {
-		l.End()
-		t.Fatalf("%s\n%s", outcome, stderr)
-	}
-	l.Await(perStep)
+	rotateHosts(t, e, l, rotation.ProxyClient, dirs)
 	second := sameOnHosts(t, dirs)
 	for _, leaf := range old {
 		if second.Certificate.Equal(leaf.Certificate) {
 			t.Error("the certificate is one from before, want a new one")
 		}
 	}
-	rotate(t, l, rotation.Options{Rotation: rotation.FrontProxyCA, Dir: e.PKI(), Observer: c, FrontProxyClientDirs: dirs}, func(string) {})
+	rotateHosts(t, e, l, rotation.FrontProxyCA, dirs)
 	l.Enter("after")
 	l.Await(perStep)
 	l.End()
@@ -58,6 +54,17 @@ func TestFrontProxyPerHost(t *testing.T) {
 			t.Errorf("%s: %d CAs, want the new one alone", filepath.Join(dir, certs.BundleFile), len(cas))
 		}
 	}
+}
+
+// rotateHosts runs the command, under the load.
+func rotateHosts(t *testing.T, e *env.Environment, l *load.Load, name string, dirs []string) {
+	t.Helper()
+	l.Enter("certgen rotate " + name)
+	if outcome, stderr := certgenRotate(t, e, name, "", false, "--front-proxy-client", strings.Join(dirs, ",")); outcome != "done" {
+		l.End()
+		t.Fatalf("%s\n%s", outcome, stderr)
+	}
+	l.Await(perStep)
 }
 
 // sameOnHosts returns the pair that is in all directories.

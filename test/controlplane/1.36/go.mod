@@ -1,4 +1,4 @@
-// Pins the control plane the tests run against. No Go code: only tools, built by test/controlplane/build.sh.
+// Pins the control plane the tests run against. No Go code: only tools, built by scripts/controlplane.sh.
 module example.com/extension-apiserver/test/controlplane/1.36
 
 go 1.26.0
