@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs konnectivity in a kind cluster with the commands of konnectivity/README.md, as they stand there, and runs the suite
 # through it: once with the server as a sidecar of a kube-apiserver in a pod, once as a static pod beside kind's own, which is then
-# switched over. Two agents with tokens each time.
+# switched over. Two agents with tokens each time. In the end all of it is taken out again.
 #
 # Usage: scripts/kind-konnectivity.sh        Variables: those of scripts/kind.sh, and
-#   KEEP=1   leave the cluster up
+#   KEEP=1   leave the cluster up, and konnectivity in it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -105,6 +105,15 @@ remove_sidecar() {
   on_node 'kubectl delete -k agents && kubectl -n kube-system delete configmap konnectivity-agent-ca' >/dev/null
 }
 
+# restarted runs a section that changes kube-apiserver, and waits for the new one.
+restarted() {
+  local before
+  before=$(scripts/kind.sh kube-apiserver)
+  follow "$1"
+  say "waiting for the new kube-apiserver"
+  scripts/kind.sh await-kube-apiserver "$before"
+}
+
 scripts/build.sh
 scripts/kind.sh up
 load_images
@@ -122,9 +131,16 @@ remove_sidecar
 
 follow "The server as a static pod"
 agents "$node"
-before=$(scripts/kind.sh kube-apiserver)
-follow "Switch kube-apiserver over"
-say "waiting for the new kube-apiserver"
-scripts/kind.sh await-kube-apiserver "$before"
+restarted "Switch kube-apiserver over"
 follow "Check it"
 suite "$("$kubectl" config view --raw -o jsonpath='{.clusters[0].cluster.server}')"
+
+[ "${KEEP:-}" != 1 ] || exit 0
+restarted "Switch kube-apiserver back"
+follow "Remove konnectivity"
+for ((n = 0; n < 120; n++)); do
+  # kube-apiserver dials the server by itself. For some seconds after a restart it may refuse, and the server may not reach it.
+  "$kubectl" get widgets && exit 0
+  sleep 1
+done
+fail "no answer within 2 minutes after konnectivity was removed"
