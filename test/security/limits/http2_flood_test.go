@@ -215,8 +215,8 @@ func (c *frames) last(stream uint32) (got string, last uint32) {
 	return got, last
 }
 
-// metric is one number that the server measures.
-func metric(ctx context.Context, t *testing.T, admin *rest.Config, name string) float64 {
+// metrics are what the first server measures.
+func metrics(ctx context.Context, t *testing.T, admin *rest.Config) testutil.Metrics {
 	t.Helper()
 	direct := shared.Servers[0].Config(shared)
 	direct.CertFile, direct.KeyFile = admin.CertFile, admin.KeyFile
@@ -228,6 +228,13 @@ func metric(ctx context.Context, t *testing.T, admin *rest.Config, name string) 
 	if err := testutil.ParseMetrics(string(data), &samples); err != nil {
 		t.Fatal(err)
 	}
+	return samples
+}
+
+// metric is one of them that has one sample.
+func metric(ctx context.Context, t *testing.T, admin *rest.Config, name string) float64 {
+	t.Helper()
+	samples := metrics(ctx, t, admin)
 	if len(samples[name]) != 1 {
 		t.Fatalf("metric %s: got %v, want one sample", name, samples[name])
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics/testutil"
 
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
 )
@@ -71,18 +70,8 @@ func TestS37Unread(t *testing.T) {
 // seatsOf counts the seats that users of the priority level for everybody hold.
 func seatsOf(ctx context.Context, t *testing.T, admin *rest.Config) float64 {
 	t.Helper()
-	direct := shared.Servers[0].Config(shared)
-	direct.CertFile, direct.KeyFile = admin.CertFile, admin.KeyFile
-	data, err := kubernetes.NewForConfigOrDie(direct).RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	samples := testutil.NewMetrics()
-	if err := testutil.ParseMetrics(string(data), &samples); err != nil {
-		t.Fatal(err)
-	}
 	sum := 0.0
-	for _, sample := range samples["apiserver_flowcontrol_current_executing_seats"] {
+	for _, sample := range metrics(ctx, t, admin)["apiserver_flowcontrol_current_executing_seats"] {
 		if sample.Metric["priority_level"] == "global-default" {
 			sum += float64(sample.Value)
 		}
