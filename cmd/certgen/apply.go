@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/rotation"
 )
@@ -17,7 +18,7 @@ import (
 func newApplyCommand(env environment) *cobra.Command {
 	var opts rotation.ApplyOptions
 	var cluster rotation.OpenOptions
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "apply --from DIR --service NAME --namespace NAMESPACE [--secret NAME]",
 		Short: "Bring the serving certificate and its CAs into a cluster",
@@ -47,7 +48,7 @@ Exit codes:
   certgen apply --from pki --service widgets --namespace demo --force-conflicts`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := open(env, cluster, checkFormat(format), opts.Validate())
+			c, err := open(env, cluster, format.Validate(), opts.Validate())
 			if err != nil {
 				return err
 			}
@@ -55,11 +56,11 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if format == "text" {
+			if format == output.Text {
 				printApplyPlan(env.stdout, plan)
 			}
 			applyErr := c.Apply(cmd.Context(), plan)
-			return errors.Join(applyErr, printResult(env.stdout, format, plan, func(w io.Writer) { printApplied(w, plan) }))
+			return errors.Join(applyErr, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan) }))
 		},
 	}
 	flags := cmd.Flags()
@@ -70,7 +71,7 @@ Exit codes:
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for cert-manager")
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

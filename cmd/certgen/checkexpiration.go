@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/certs/verify"
@@ -27,7 +28,7 @@ type expirationFlags struct {
 	warn, fail model.Duration
 	cluster    rotation.OpenOptions
 	live       rotation.LiveOptions
-	format     string
+	format     output.Format
 }
 
 func newCheckExpirationCommand(env environment) *cobra.Command {
@@ -55,7 +56,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printResult(env.stdout, f.format, report, func(w io.Writer) { printExpirations(w, report) }); err != nil {
+			if err := f.format.Print(env.stdout, report, func(w io.Writer) { printExpirations(w, report) }); err != nil {
 				return err
 			}
 			return expirationErrors(report)
@@ -71,7 +72,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 		ofCluster.Lookup(name).Usage = strings.Replace(ofCluster.Lookup(name).Usage, "(required)", "(required without paths)", 1)
 	}
 	cmd.Flags().AddFlagSet(ofCluster)
-	addOutputFlag(cmd, &f.format)
+	output.AddFlag(cmd, &f.format)
 	return cmd
 }
 
@@ -101,13 +102,13 @@ Exit codes:
 func (f *expirationFlags) report(ctx context.Context, env environment, paths []string) (*verify.ExpirationReport, error) {
 	opts := verify.ExpirationOptions{WarnWithin: time.Duration(f.warn), FailWithin: time.Duration(f.fail), Now: env.now()}
 	if len(paths) == 0 {
-		c, err := open(env, f.cluster, checkFormat(f.format), f.live.Validate())
+		c, err := open(env, f.cluster, f.format.Validate(), f.live.Validate())
 		if err != nil {
 			return nil, err
 		}
 		return c.Expirations(ctx, f.live, opts)
 	}
-	if err := checkFormat(f.format); err != nil {
+	if err := f.format.Validate(); err != nil {
 		return nil, err
 	}
 	report, err := verify.Expirations(paths, opts)

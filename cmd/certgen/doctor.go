@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/rotation"
 )
@@ -16,7 +17,7 @@ import (
 func newDoctorCommand(env environment) *cobra.Command {
 	var opts rotation.LiveOptions
 	var cluster rotation.OpenOptions
-	var format string
+	var format output.Format
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor --service NAME --namespace NAMESPACE",
@@ -44,7 +45,7 @@ Exit codes:
   certgen doctor --service widgets --namespace demo --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := open(env, cluster, checkFormat(format), opts.Validate())
+			c, err := open(env, cluster, format.Validate(), opts.Validate())
 			if err != nil {
 				return err
 			}
@@ -52,7 +53,7 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if err := printResult(env.stdout, format, report, func(w io.Writer) { printLive(w, report, strict) }); err != nil {
+			if err := format.Print(env.stdout, report, func(w io.Writer) { printLive(w, report, strict) }); err != nil {
 				return err
 			}
 			return findingErrors(report.Findings, strict)
@@ -65,7 +66,7 @@ Exit codes:
 	flags.StringVar(&opts.Secret, "secret", "", "name of the Secret with the serving pair, to compare with; empty: none")
 	flags.StringVar(&opts.ProxyClient, "proxy-client", "", "directory of the front proxy's client pair, to probe with; empty: no probe")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -11,13 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
 func newInitCommand(env environment) *cobra.Command {
 	opts := certs.InitOptions{Now: env.now}
-	var format, configFile string
+	var format output.Format
+	var configFile string
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
 		Use:   "init --service NAME --namespace NAMESPACE --out DIR",
@@ -47,14 +49,14 @@ func newInitCommand(env environment) *cobra.Command {
 			if slices.Equal(opts.With, []string{""}) {
 				opts.With = []string{} // --with "" asks for none; nil would ask for the default
 			}
-			if err := errors.Join(checkFormat(format), fromFile.locate(opts.Validate())); err != nil {
+			if err := errors.Join(format.Validate(), fromFile.locate(opts.Validate())); err != nil {
 				return err
 			}
 			report, err := certs.Init(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
-			return printResult(env.stdout, format, report, func(w io.Writer) { printReport(w, report) })
+			return format.Print(env.stdout, report, func(w io.Writer) { printReport(w, report) })
 		},
 	}
 	cmd.Flags().AddFlagSet(names)
@@ -62,7 +64,7 @@ func newInitCommand(env environment) *cobra.Command {
 	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false, "replace a CA that cannot be used; the old one is moved aside")
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "print what would be done and write nothing")
 	addConfigFlag(cmd, &configFile)
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -8,12 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
 func newInspectCommand(env environment) *cobra.Command {
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "inspect PATH...",
 		Short: "Print what certificates say, and what is wrong with them",
@@ -35,14 +36,14 @@ directories *.old-TIME, into which replaced ones are moved, may have expired.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, paths []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			result, err := certs.Inspect(paths, env.now())
 			if err != nil {
 				return err
 			}
-			if err := printResult(env.stdout, format, result, func(w io.Writer) { printInspection(w, result) }); err != nil {
+			if err := format.Print(env.stdout, result, func(w io.Writer) { printInspection(w, result) }); err != nil {
 				return err
 			}
 			var findings []error
@@ -54,6 +55,6 @@ directories *.old-TIME, into which replaced ones are moved, may have expired.`,
 			return errors.Join(findings...)
 		},
 	}
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }

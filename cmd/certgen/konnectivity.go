@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/konnectivity"
@@ -16,7 +17,7 @@ import (
 
 func newVerifyKonnectivityCommand(env environment) *cobra.Command {
 	var opts konnectivity.Options
-	var format string
+	var format output.Format
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "verify-konnectivity DIR",
@@ -52,7 +53,7 @@ Exit codes:
   certgen verify-konnectivity set --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: needDirectory,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			opts.Now = env.now()
@@ -60,7 +61,7 @@ Exit codes:
 			if err != nil {
 				return &usage.Error{Problems: certs.Flatten(err)}
 			}
-			if err := printResult(env.stdout, format, report, func(w io.Writer) { printKonnectivity(w, report, strict) }); err != nil {
+			if err := format.Print(env.stdout, report, func(w io.Writer) { printKonnectivity(w, report, strict) }); err != nil {
 				return err
 			}
 			return findingErrors(report.Findings, strict)
@@ -69,7 +70,7 @@ Exit codes:
 	flags := cmd.Flags()
 	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; an error if one of them decides who is an agent")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/kubeconfig"
 )
 
 func newKubeconfigCommand(env environment) *cobra.Command {
 	opts := kubeconfig.Options{Now: env.now}
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --user NAME --ca DIR --server URL --server-ca FILE --out FILE",
 		Short: "Make a user's client certificate and kubeconfig",
@@ -29,14 +30,14 @@ certificate cannot be revoked.`,
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			report, err := kubeconfig.Write(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
-			return printResult(env.stdout, format, report, func(w io.Writer) { printIssued(w, report) })
+			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
 		},
 	}
 	flags := cmd.Flags()
@@ -48,6 +49,6 @@ certificate cannot be revoked.`,
 	flags.BoolVar(&opts.Embed, "embed", false, "put certificate, key and CAs into the kubeconfig")
 	keyTypeFlag(flags, &opts.Client.KeyType)
 	lifetimeFlags(flags, &opts.Client.Lifetime, &opts.Client.AllowLongLived)
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }

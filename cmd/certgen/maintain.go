@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/rotation"
 )
@@ -17,7 +18,7 @@ import (
 func newMaintainCommand(env environment) *cobra.Command {
 	var opts rotation.MaintainOptions
 	var cluster rotation.OpenOptions
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "maintain --service NAME --namespace NAMESPACE --secret NAME --ca-secret NAME",
 		Short: "Keep the serving certificate and its CA in Secrets of the cluster",
@@ -41,7 +42,7 @@ Exit codes:
   certgen maintain --service widgets --namespace demo --secret widgets-serving --ca-secret widgets-serving-ca`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(append(cluster.Validate(), checkFormat(format), opts.Validate())...); err != nil {
+			if err := errors.Join(append(cluster.Validate(), format.Validate(), opts.Validate())...); err != nil {
 				return err
 			}
 			c, err := open(env, cluster)
@@ -52,7 +53,7 @@ Exit codes:
 			if report == nil {
 				return err
 			}
-			return errors.Join(err, printResult(env.stdout, format, report, func(w io.Writer) { printMaintained(w, report) }))
+			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) { printMaintained(w, report) }))
 		},
 	}
 	flags := cmd.Flags()
@@ -62,7 +63,7 @@ Exit codes:
 	flags.Var((*commaList)(&opts.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
 	flags.DurationVar(&opts.Wait, "wait", 0, "how long to wait for them, after the Secrets are written")
 	keyTypeFlag(flags, &opts.KeyType)
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

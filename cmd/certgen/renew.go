@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/rotation"
 )
@@ -16,7 +17,7 @@ import (
 func newRenewCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now}
 	var cluster rotation.OpenOptions
-	var format string
+	var format output.Format
 	var filesOnly bool
 	cmd := &cobra.Command{
 		Use:   "renew --dir DIR --service NAME --namespace NAMESPACE",
@@ -35,7 +36,7 @@ Exit codes:
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.Rotation = rotation.Serving
-			if err := errors.Join(append(cluster.Validate(), checkFormat(format), opts.Validate())...); err != nil {
+			if err := errors.Join(append(cluster.Validate(), format.Validate(), opts.Validate())...); err != nil {
 				return err
 			}
 			if !filesOnly {
@@ -50,7 +51,7 @@ Exit codes:
 			if report == nil {
 				return err
 			}
-			return errors.Join(err, printResult(env.stdout, format, report, func(w io.Writer) {
+			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) {
 				for _, item := range report.Items {
 					fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
 					line(w, "why", item.Reason)
@@ -60,6 +61,6 @@ Exit codes:
 	}
 	rotationFlags(cmd.Flags(), &opts, &cluster)
 	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }

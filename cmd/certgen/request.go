@@ -10,13 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
 func newRequestCommand(env environment) *cobra.Command {
 	opts := certs.InitOptions{Now: env.now}
-	var format, configFile string
+	var format output.Format
+	var configFile string
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
 		Use:   "request NAME --out DIR",
@@ -31,25 +33,25 @@ pending request that still asks for the right thing and replaces any other.`,
 		Args:    oneLeaf,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
-			if err := errors.Join(checkFormat(format), err); err != nil {
+			if err := errors.Join(format.Validate(), err); err != nil {
 				return err
 			}
 			report, err := certs.Request(cmd.Context(), opts, args[0])
 			if err != nil {
 				return fromFile.locate(err)
 			}
-			return printResult(env.stdout, format, report, func(w io.Writer) { printRequest(w, report) })
+			return format.Print(env.stdout, report, func(w io.Writer) { printRequest(w, report) })
 		},
 	}
 	cmd.Flags().AddFlagSet(names)
 	addConfigFlag(cmd, &configFile)
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 
 func newAcceptCommand(env environment) *cobra.Command {
 	opts := certs.AcceptOptions{Now: env.now}
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "accept NAME --out DIR --cert FILE",
 		Short: "Put a certificate in use that was asked for with certgen request",
@@ -64,21 +66,21 @@ and then nothing changes.`,
 			if opts.CertFile == "" {
 				return &certs.InvalidError{Field: "cert", Reason: "expected the file of the certificate"}
 			}
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			report, err := certs.Accept(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
-			return printResult(env.stdout, format, report, func(w io.Writer) { printIssued(w, report) })
+			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
 		},
 	}
 	cmd.Flags().StringVar(&opts.Dir, "out", "", "directory in which certgen request was run (required)")
 	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "the certificate, PEM (required)")
 	cmd.Flags().StringVar(&opts.CAFile, "ca", "", "the certificate of its CA, PEM; needed where it is not in DIR yet")
 	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false, "accept a certificate that lasts longer than 398 days")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/rotation"
@@ -37,7 +38,7 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, cluster *rotation.
 func newRotateCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now}
 	var cluster rotation.OpenOptions
-	var format string
+	var format output.Format
 	var plan, status, abort bool
 	cmd := &cobra.Command{
 		Use:   "rotate NAME --dir DIR --service NAME --namespace NAMESPACE",
@@ -54,7 +55,7 @@ func newRotateCommand(env environment) *cobra.Command {
 		Args: oneRotation,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Rotation = args[0]
-			if err := errors.Join(checkFormat(format), oneOf(plan, status, abort)); err != nil {
+			if err := errors.Join(format.Validate(), oneOf(plan, status, abort)); err != nil {
 				return err
 			}
 			if plan {
@@ -80,7 +81,7 @@ func newRotateCommand(env environment) *cobra.Command {
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
 	cmd.Flags().BoolVar(&status, "status", false, "print how far the last rotation in DIR came")
 	cmd.Flags().BoolVar(&abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 
@@ -133,9 +134,9 @@ func oneOf(plan, status, abort bool) error {
 }
 
 // progress prints events as they come.
-func progress(env environment, format string) func(rotation.Event) {
+func progress(env environment, format output.Format) func(rotation.Event) {
 	return func(e rotation.Event) {
-		if format == "json" {
+		if format == output.JSON {
 			line, err := json.Marshal(e)
 			if err == nil {
 				fmt.Fprintf(env.stdout, "%s\n", line)
@@ -153,12 +154,12 @@ func progress(env environment, format string) func(rotation.Event) {
 	}
 }
 
-func printSteps(env environment, format, name string) error {
+func printSteps(env environment, format output.Format, name string) error {
 	steps, err := rotation.Plan(name)
 	if err != nil {
 		return err
 	}
-	return printResult(env.stdout, format, steps, func(w io.Writer) {
+	return format.Print(env.stdout, steps, func(w io.Writer) {
 		for i, s := range steps {
 			hold := ""
 			if s.Holds {
@@ -169,7 +170,7 @@ func printSteps(env environment, format, name string) error {
 	})
 }
 
-func printStatus(env environment, format, dir string) error {
+func printStatus(env environment, format output.Format, dir string) error {
 	if dir == "" {
 		return &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki"}
 	}
@@ -184,11 +185,11 @@ func printStatus(env environment, format, dir string) error {
 }
 
 // printState shows how long each step took, and what of that was waiting.
-func printState(env environment, format string, state *rotation.State) error {
+func printState(env environment, format output.Format, state *rotation.State) error {
 	if state == nil {
 		return nil
 	}
-	return printResult(env.stdout, format, state, func(w io.Writer) {
+	return format.Print(env.stdout, state, func(w io.Writer) {
 		outcome := string(state.Outcome)
 		if outcome == "" {
 			outcome = "unfinished"

@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 
 func newSignCommand(env environment) *cobra.Command {
 	opts := certs.SignOptions{Now: env.now}
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "sign REQUEST --ca DIR --out FILE",
 		Short: "Sign somebody's certificate request with a CA in a directory",
@@ -30,14 +31,14 @@ what it leaves out is filled in.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts.RequestFile = args[0]
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			report, err := certs.SignRequest(opts)
 			if err != nil {
 				return err
 			}
-			return printResult(env.stdout, format, report, func(w io.Writer) { printIssued(w, report) })
+			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
 		},
 	}
 	flags := cmd.Flags()
@@ -47,6 +48,6 @@ what it leaves out is filled in.`,
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, with commas or repeated")
 	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters)
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/certs/verify"
@@ -18,7 +19,7 @@ import (
 
 func newVerifyCommand(env environment) *cobra.Command {
 	var opts verify.Options
-	var format string
+	var format output.Format
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "verify PATH...",
@@ -50,7 +51,7 @@ Exit codes:
   certgen verify pki --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: needPaths,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := errors.Join(checkFormat(format), checkService(opts.Service)); err != nil {
+			if err := errors.Join(format.Validate(), checkService(opts.Service)); err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed(allowedNamesFlag) {
@@ -61,7 +62,7 @@ Exit codes:
 			if err != nil {
 				return &usage.Error{Problems: certs.Flatten(err)}
 			}
-			if err := printResult(env.stdout, format, report, func(w io.Writer) { printVerification(w, report, strict) }); err != nil {
+			if err := format.Print(env.stdout, report, func(w io.Writer) { printVerification(w, report, strict) }); err != nil {
 				return err
 			}
 			return findingErrors(report.Findings, strict)
@@ -73,7 +74,7 @@ Exit codes:
 	flags.StringSliceVar(&opts.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
 		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

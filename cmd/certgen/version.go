@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/version"
 )
@@ -15,21 +16,21 @@ import (
 const signerModule = "github.com/cloudflare/cfssl"
 
 func newVersionCommand(env environment) *cobra.Command {
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of certgen, Go and cfssl",
 		Args:  usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			info := version.Get(signerModule)
-			return printResult(env.stdout, format, info, func(w io.Writer) {
+			return format.Print(env.stdout, info, func(w io.Writer) {
 				fmt.Fprintf(w, "certgen %s, %s, cfssl %s, %s\n", info.Version, info.GoVersion, info.Libraries[signerModule], info.Platform)
 			})
 		},
 	}
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -47,31 +45,4 @@ func addStorageFlags(cmd *cobra.Command) func() (storage.Target, error) {
 		}
 		return target, nil
 	}
-}
-
-func addOutputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "text", "Format: text or json.")
-	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func checkFormat(format string) error {
-	if format != "text" && format != "json" {
-		return usage.Errorf("--output is %q, expected text or json", format)
-	}
-	return nil
-}
-
-// printResult writes result as JSON, or as text with the given function.
-func printResult(w io.Writer, format string, result any, text func(io.Writer)) error {
-	if format == "text" {
-		text(w)
-		return nil
-	}
-	out, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(w, string(out))
-	return nil
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/storage"
 )
 
 func newDefragCommand() *cobra.Command {
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "defrag",
 		Short: "Give back the disk space that deleted objects left in the etcd",
@@ -32,7 +33,7 @@ It is not needed regularly: etcd fills the space again. See --help of "storage s
 	}
 	target := addStorageFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkFormat(format); err != nil {
+		if err := format.Validate(); err != nil {
 			return err
 		}
 		t, err := target()
@@ -47,9 +48,9 @@ It is not needed regularly: etcd fills the space again. See --help of "storage s
 		result := struct {
 			Members []storage.Defragmented `json:"members"`
 		}{done}
-		return errors.Join(err, printResult(cmd.OutOrStdout(), format, result, func(w io.Writer) { printDefragmented(w, done) }))
+		return errors.Join(err, format.Print(cmd.OutOrStdout(), result, func(w io.Writer) { printDefragmented(w, done) }))
 	}
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/storage"
@@ -17,7 +18,7 @@ import (
 func newRestoreCommand() *cobra.Command {
 	options := storage.RestoreOptions{}
 	server := apiserver.NewOptions()
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Make a data directory of a snapshot",
@@ -40,7 +41,7 @@ what clients saw after the snapshot never comes back with another meaning, and t
     --initial-cluster=a=https://10.0.0.5:2380,b=https://10.0.0.6:2380,c=https://10.0.0.7:2380`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			options.DataDir, options.Progress = server.DataDir, cmd.ErrOrStderr()
@@ -56,7 +57,7 @@ what clients saw after the snapshot never comes back with another meaning, and t
 			if err != nil {
 				return err
 			}
-			return printResult(cmd.OutOrStdout(), format, result, func(w io.Writer) { printRestored(w, result) })
+			return format.Print(cmd.OutOrStdout(), result, func(w io.Writer) { printRestored(w, result) })
 		},
 	}
 	flags := cmd.Flags()
@@ -71,7 +72,7 @@ what clients saw after the snapshot never comes back with another meaning, and t
 	flags.Uint64Var(&options.RevisionBump, "bump-revision", storage.DefaultRevisionBump,
 		"How many revisions are left out after the last in the snapshot, more than can have been written since it was taken; 0 only where no client "+
 			"saw a resource version after the snapshot.")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/storage"
 )
 
 func newSnapshotCommand() *cobra.Command {
 	var options storage.SnapshotOptions
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save the state of the running etcd to a file",
@@ -33,7 +34,7 @@ the etcd. The snapshot comes from the member that has applied the most.`,
 	}
 	target := addStorageFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkFormat(format); err != nil {
+		if err := format.Validate(); err != nil {
 			return err
 		}
 		t, err := target()
@@ -48,11 +49,11 @@ the etcd. The snapshot comes from the member that has applied the most.`,
 		if err != nil {
 			return err
 		}
-		return printResult(cmd.OutOrStdout(), format, result, func(w io.Writer) { printSnapshot(w, result) })
+		return format.Print(cmd.OutOrStdout(), result, func(w io.Writer) { printSnapshot(w, result) })
 	}
 	cmd.Flags().StringVar(&options.Out, "out", "", "File to write, with mode 0600.")
 	cmd.Flags().BoolVar(&options.Force, "force", false, "Replace the file if it exists.")
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/cmd/internal/output"
 	"example.com/extension-apiserver/cmd/internal/usage"
 	"example.com/extension-apiserver/pkg/storage"
 )
 
 func newStatusCommand() *cobra.Command {
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print members, leader, versions, sizes, revision, alarms and health of the etcd",
@@ -34,7 +35,7 @@ The exit code is 1 when a member is unhealthy: it does not answer, cannot read, 
 	}
 	target := addStorageFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkFormat(format); err != nil {
+		if err := format.Validate(); err != nil {
 			return err
 		}
 		t, err := target()
@@ -45,9 +46,9 @@ The exit code is 1 when a member is unhealthy: it does not answer, cannot read, 
 		if err != nil {
 			return err
 		}
-		return errors.Join(printResult(cmd.OutOrStdout(), format, status, func(w io.Writer) { printStatus(w, status) }), status.Problems())
+		return errors.Join(format.Print(cmd.OutOrStdout(), status, func(w io.Writer) { printStatus(w, status) }), status.Problems())
 	}
-	addOutputFlag(cmd, &format)
+	output.AddFlag(cmd, &format)
 	return cmd
 }
 
