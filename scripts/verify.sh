@@ -30,6 +30,8 @@ short() {
   git ls-files '*.go' | grep -vE 'zz_generated|generated\.pb' | xargs wc -l | awk '$2 != "total" && $1 > 250 { print $2 ": " $1 " lines, at most 250"; bad = 1 } END { exit bad }'
 }
 scripts_parse() { local s; for s in $(git ls-files 'scripts/*.sh' .ci/run); do bash -n "$s" || return 1; done; }
+# A change beside a mutation may leave it behind, and CI tries only some of them each day.
+mutations_apply() { local p status=0; for p in test/mutations/*.patch; do git apply --check "$p" || status=1; done; return $status; }
 
 check "the tree is clean" clean
 check "generated code is current" generated
@@ -39,6 +41,7 @@ check "lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
 check "files are short" short
 check "scripts parse" scripts_parse
+check "mutations apply" mutations_apply
 check "the tree is still clean" clean
 
 if [ ${#failed[@]} -gt 0 ]; then
