@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Installs konnectivity in a kind cluster with the commands of konnectivity/README.md, as they stand there, and runs the suite
-# through it: once with the server as a sidecar of a kube-apiserver in a pod, once as a static pod beside kind's own, which is then
-# switched over. Two agents with tokens each time. In the end all of it is taken out again.
+# through it, with two agents with tokens each time:
+# 1. the server as a static pod of a new cluster, whose kube-apiserver has the egress selector from its first start. Then kube-apiserver is
+#    switched back, and all is taken out
+# 2. the server as a sidecar of a kube-apiserver in a pod
+# 3. the server as a static pod again, and kind's own kube-apiserver is switched over
 #
 # Usage: scripts/kind-konnectivity.sh        Variables: those of scripts/kind.sh, and
-#   KEEP=1   leave the cluster up, and konnectivity in it
+#   KEEP=1   leave the cluster up, with konnectivity as in 3
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +24,9 @@ fail() { echo "konnectivity: $*" >&2; exit 1; }
 for program in proxy-server proxy-agent; do
   [ -x "bin/1.36/$program" ] || fail "there is no bin/1.36/$program; run: make controlplane"
 done
+if "$engine" inspect "$node" >/dev/null 2>&1; then
+  fail "there is a cluster $KIND_CLUSTER already, expected none; remove it with: KIND_CLUSTER=$KIND_CLUSTER make kind-down"
+fi
 kubectl=bin/1.36/kubectl
 work=$(mktemp -d)
 
@@ -73,10 +79,27 @@ load_images() {
   done
 }
 
-copy_kit() {
-  "$engine" exec "$node" mkdir -p "$kit"
-  "$engine" cp --quiet konnectivity "$node:$kit/"
-  "$engine" cp --quiet bin/certgen "$node:/usr/local/bin/"
+# cluster_config is kind's configuration with what konnectivity/README.md says of a new cluster: its commands run on the node before
+# kubeadm does, its part of kubeadm's configuration is in kind's.
+cluster_config() {
+  mkdir -p .kind
+  section "A new cluster" sh >.kind/prepare.sh # not in $work: a cluster that is kept mounts it when it starts again
+  cat test/e2e/kind/cluster.yaml
+  printf '  kubeadmConfigPatches:\n  - |\n'
+  section "A new cluster" yaml | sed 's/^/    /'
+  cat <<EOF
+  extraMounts:
+  - {hostPath: konnectivity, containerPath: $kit/konnectivity, readOnly: true}
+  - {hostPath: .kind/prepare.sh, containerPath: $kit/prepare.sh, readOnly: true}
+  - {hostPath: test/e2e/kind/konnectivity/konnectivity.service, containerPath: /etc/systemd/system/konnectivity.service, readOnly: true}
+  - {hostPath: test/e2e/kind/konnectivity/sysinit.conf, containerPath: /etc/systemd/system/sysinit.target.d/konnectivity.conf, readOnly: true}
+EOF
+}
+
+# from_the_start is called before anything else is done to the cluster.
+from_the_start() {
+  on_node 'grep -q -- --egress-selector-config-file= /etc/kubernetes/manifests/kube-apiserver.yaml' ||
+    fail "kube-apiserver of the new cluster has no egress selector"
 }
 
 # demo is what the section about the sidecar expects: a kube-apiserver, the overlay, a namespace. The Service gets its address.
@@ -114,13 +137,38 @@ restarted() {
   scripts/kind.sh await-kube-apiserver "$before"
 }
 
+# static_pod runs the server beside kind's kube-apiserver.
+static_pod() {
+  follow "The server as a static pod"
+  agents "$node"
+}
+suite_through_kind() { suite "$("$kubectl" config view --raw -o jsonpath='{.clusters[0].cluster.server}')"; }
+
+# answers_directly waits for our API. For some seconds after a restart kube-apiserver may refuse, and the server may not reach it.
+answers_directly() {
+  local n
+  for ((n = 0; n < 120; n++)); do
+    "$kubectl" get widgets && return
+    sleep 1
+  done
+  fail "no answer within 2 minutes after konnectivity was removed"
+}
+
 scripts/build.sh
-scripts/kind.sh up
+cluster_config >"$work/cluster.yaml"
+KIND_CONFIG=$work/cluster.yaml scripts/kind.sh up
+from_the_start
+"$engine" cp --quiet bin/certgen "$node:/usr/local/bin/"
 load_images
 scripts/kind.sh load
-scripts/kind.sh deploy
-copy_kit
 follow Certificates
+
+static_pod
+scripts/kind.sh deploy
+suite_through_kind
+restarted "Switch kube-apiserver back"
+follow "Remove konnectivity"
+answers_directly
 
 demo
 follow "The server as a sidecar"
@@ -129,18 +177,7 @@ address=$("$kubectl" get node "$node" -o jsonpath='{.status.addresses[?(@.type==
 suite "https://$address:6444"
 remove_sidecar
 
-follow "The server as a static pod"
-agents "$node"
+static_pod
 restarted "Switch kube-apiserver over"
 follow "Check it"
-suite "$("$kubectl" config view --raw -o jsonpath='{.clusters[0].cluster.server}')"
-
-[ "${KEEP:-}" != 1 ] || exit 0
-restarted "Switch kube-apiserver back"
-follow "Remove konnectivity"
-for ((n = 0; n < 120; n++)); do
-  # kube-apiserver dials the server by itself. For some seconds after a restart it may refuse, and the server may not reach it.
-  "$kubectl" get widgets && exit 0
-  sleep 1
-done
-fail "no answer within 2 minutes after konnectivity was removed"
+suite_through_kind

@@ -13,7 +13,12 @@ import (
 // TestReadmeOverlays: the overlays in konnectivity/README.md can be rendered, in folders beside it.
 func TestReadmeOverlays(t *testing.T) {
 	t.Parallel()
-	examples := strings.Split(readFile(t, filepath.Join(root, "konnectivity", "README.md")), "```yaml\n")[1:]
+	var examples []string
+	for _, block := range strings.Split(readFile(t, filepath.Join(root, "konnectivity", "README.md")), "```yaml\n")[1:] {
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, "kind: Kustomization") {
+			examples = append(examples, block)
+		}
+	}
 	want := [][]string{
 		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0", "--egress-selector-config-file="},
 		{"proxy-server-host: konnectivity.example.com", HashAnnotation + ": 0123456789abcdef", "kind: NetworkPolicy", "proxy-agent:v0.36.0"},
@@ -22,7 +27,6 @@ func TestReadmeOverlays(t *testing.T) {
 		t.Fatalf("%d overlays, want %d", len(examples), len(want))
 	}
 	for i, example := range examples {
-		example, _, _ = strings.Cut(example, "```")
 		dir, err := os.MkdirTemp(root, ".overlay-") //nolint:usetesting // overlays name their neighbours by relative paths
 		if err != nil {
 			t.Fatal(err)
