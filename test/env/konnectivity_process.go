@@ -44,9 +44,6 @@ func (p *KonnectivityProcess) Freeze() error { return p.signal(syscall.SIGSTOP) 
 // Thaw lets it go on.
 func (p *KonnectivityProcess) Thaw() error { return p.signal(syscall.SIGCONT) }
 
-// Log is the path of its log.
-func (p *KonnectivityProcess) Log() string { return p.log }
-
 // Ready returns nil when it says that it is ready: a server that has an agent, an agent that has a server.
 func (p *KonnectivityProcess) Ready(ctx context.Context) error { return p.get(ctx, "/readyz", nil) }
 

@@ -57,6 +57,9 @@ type process struct {
 	err      error         // why; read after done
 }
 
+// Log is the path of its log.
+func (p *process) Log() string { return p.log }
+
 // processes starts children, watches them and stops them in reverse order.
 type processes struct {
 	logDir string

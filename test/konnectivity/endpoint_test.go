@@ -13,10 +13,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
 	"example.com/extension-apiserver/test/env"
 )
@@ -61,22 +64,47 @@ func answer(conn net.Conn) {
 	}
 }
 
-func connect(t *testing.T, e *env.Environment) net.Conn {
+// dialer connects to the endpoint through the server, as kube-apiserver does.
+type dialer func(context.Context) (net.Conn, error)
+
+func (d dialer) dial(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := tryConnect(t.Context(), e)
+	conn, err := d(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return conn
 }
 
-// tryConnect connects to the endpoint through the server, as kube-apiserver does.
-func tryConnect(ctx context.Context, e *env.Environment) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(e.Dir, "control-plane-1", "konnectivity-server.socket"))
+func newDialer(e *env.Environment, mode env.Mode) dialer {
+	socket, address := filepath.Join(e.Dir, "control-plane-1", "konnectivity-server.socket"), fmt.Sprintf("%s:%d", env.NodeAddress, endpointPort)
+	if mode == env.GRPCOverUDS {
+		return func(ctx context.Context) (net.Conn, error) { return grpcTunnel(ctx, socket, address) }
+	}
+	return func(ctx context.Context) (net.Conn, error) { return httpConnect(ctx, socket, address) }
+}
+
+// grpcTunnel uses the library that kube-apiserver uses.
+func grpcTunnel(ctx context.Context, socket, address string) (net.Conn, error) {
+	tunnel, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.WithoutCancel(ctx), socket,
+		grpc.WithContextDialer(func(ctx context.Context, socket string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}),
+		// What gRPC begins with; set, it does not grow, and a reader that stalls takes the same each time.
+		grpc.WithInitialWindowSize(64<<10),
+		// The socket's mode is what protects it.
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
-	address := fmt.Sprintf("%s:%d", env.NodeAddress, endpointPort)
+	return tunnel.DialContext(ctx, "tcp", address)
+}
+
+func httpConnect(ctx context.Context, socket, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", address); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -93,22 +121,26 @@ func tryConnect(ctx context.Context, e *env.Environment) (net.Conn, error) {
 // echoes counts the tunnels that carry a byte and its answer. The others have two seconds.
 func echoes(t *testing.T, all []net.Conn) int {
 	t.Helper()
-	deadline, count := time.Now().Add(requestTimeout), 0
+	answered := make(chan error, len(all))
 	for _, conn := range all {
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatalf("a tunnel is closed: %v", err)
 		}
+		go func() { // until the tunnel ends: those of konnectivity's client know no deadline
+			_, err := io.ReadFull(conn, make([]byte, 1))
+			answered <- err
+		}()
 	}
-	for _, conn := range all {
-		if err := conn.SetReadDeadline(deadline); err != nil {
-			t.Fatal(err)
-		}
-		switch _, err := io.ReadFull(conn, make([]byte, 1)); {
-		case err == nil:
-			count++
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			t.Errorf("a tunnel is closed: %v", err)
+	timeout := time.After(requestTimeout)
+	for count := range all {
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Errorf("a tunnel is closed: %v", err)
+			}
+		case <-timeout:
+			return count
 		}
 	}
-	return count
+	return len(all)
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -103,23 +102,47 @@ func accepted(t *testing.T, e *env.Environment, g generation, want bool) {
 func refusedByAgents(t *testing.T, e *env.Environment, old generation) {
 	t.Helper()
 	k := e.KubeAPIServers[1]
-	before, err := os.ReadFile(k.Agents[0].Log())
+	agent := k.Agents[0]
+	refused(t, e, k, old, certs.KonnectivityAgentServerDir, agent.Log(), func(ctx context.Context) error {
+		if err := agent.Ready(ctx); err == nil {
+			return errors.New("the agent is ready, want that it has no server")
+		}
+		return nil
+	})
+}
+
+// refusedByKubeAPIServer gives the server with TCP a certificate that its kube-apiserver trusted once.
+func refusedByKubeAPIServer(t *testing.T, e *env.Environment, old generation) {
+	t.Helper()
+	k, config := only(e), adminConfig(t, e)
+	refused(t, e, k, old, certs.KonnectivityServerDir, k.Log(), func(ctx context.Context) error {
+		if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
+			return errors.New("our API answers, want that kube-apiserver does not reach it")
+		}
+		return nil
+	})
+}
+
+// refused restarts a server with the leaf of an old pair, and waits for the client's log to say why it refuses that.
+func refused(t *testing.T, e *env.Environment, k *env.KubeAPIServer, old generation, pair, log string, effect func(context.Context) error) {
+	t.Helper()
+	before, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.copyTo(t, filepath.Join(e.PKI(), certs.KonnectivityAgentServerDir), certs.KonnectivityAgentServerDir, certs.CertFile, certs.KeyFile)
+	old.install(t, e, pair, generation(e.PKI()).read(t, pair, certs.BundleFile))
 	if err := restart(t, e, k, "servers"); err != nil {
 		t.Fatal(err)
 	}
 	const says = "certificate signed by unknown authority"
-	e.Eventually(t, "the agent to refuse the server", patience, func(context.Context) error {
-		log, err := os.ReadFile(k.Agents[0].Log())
-		if err == nil && !strings.Contains(string(log[len(before):]), says) {
-			err = fmt.Errorf("%s does not say %q", k.Agents[0].Log(), says)
+	e.Eventually(t, "the client of "+pair+" to refuse it", patience, func(ctx context.Context) error {
+		if err := effect(ctx); err != nil {
+			return err
+		}
+		data, err := os.ReadFile(log)
+		if err == nil && !strings.Contains(string(data[len(before):]), says) {
+			err = fmt.Errorf("%s does not say %q", log, says)
 		}
 		return err
 	})
-	if err := k.Agents[0].Ready(t.Context()); err == nil {
-		t.Error("the agent is ready, want that it has no server")
-	}
 }

@@ -126,13 +126,19 @@ func (r *rotation) install(t *testing.T, e *env.Environment, same, next generati
 		for _, g := range r.trusted(t, same, next) {
 			bundle = append(bundle, g.read(t, pair, certs.BundleFile)...)
 		}
-		if err := certs.WriteFiles(filepath.Join(e.PKI(), pair), map[string]certs.File{
-			certs.CertFile:   {Data: leaf.read(t, pair, certs.CertFile), Mode: 0o600},
-			certs.KeyFile:    {Data: leaf.read(t, pair, certs.KeyFile), Mode: 0o600},
-			certs.BundleFile: {Data: bundle, Mode: 0o600},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		leaf.install(t, e, pair, bundle)
+	}
+}
+
+// install gives all sides the certificate of a pair, and a ca.crt.
+func (g generation) install(t *testing.T, e *env.Environment, pair string, bundle []byte) {
+	t.Helper()
+	if err := certs.WriteFiles(filepath.Join(e.PKI(), pair), map[string]certs.File{
+		certs.CertFile:   {Data: g.read(t, pair, certs.CertFile), Mode: 0o600},
+		certs.KeyFile:    {Data: g.read(t, pair, certs.KeyFile), Mode: 0o600},
+		certs.BundleFile: {Data: bundle, Mode: 0o600},
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -219,6 +225,7 @@ func TestRotation(t *testing.T) {
 	t.Run("the old CAs are refused", func(t *testing.T) {
 		accepted(t, e, other, true)
 		if accepted(t, e, first, false); !t.Failed() {
+			refusedByKubeAPIServer(t, e, first)
 			refusedByAgents(t, e, first)
 		}
 	})
