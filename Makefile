@@ -73,7 +73,7 @@ measure: controlplane build ## Measure start, memory and size; docs/measurements
 	@scripts/measure.sh
 
 .PHONY: measure-konnectivity
-measure-konnectivity: controlplane build ## Measure recovery and growth behind konnectivity, mode by mode (45 minutes); docs/konnectivity.md.
+measure-konnectivity: controlplane build ## Measure recovery and growth behind konnectivity, mode by mode (35 minutes); docs/konnectivity.md.
 	go test -tags measure ./test/konnectivity -run TestMeasure -v -timeout 90m
 
 .PHONY: benchmark-konnectivity
