@@ -38,8 +38,8 @@ ours() {
   done < <(backends)
 }
 
-# An external etcd outlives the namespace; what is in it can only be removed while the API works. kubectl delete --all asks once for each
-# object; the collection is deleted by one request, repeated as long as objects get fewer.
+# An external etcd outlives the namespace; what is in it can only be removed while the API works. Repeated as long as objects get fewer:
+# finalizers take their time, and what broke a request may be over.
 delete_objects() {
   grep -q -- '--etcd-servers=' "$work/rest.yaml" || return 0
   local resource version end left found collection
@@ -50,18 +50,29 @@ delete_objects() {
     left=
     while list "$resource" "$version"; [ -s "$work/paths" ]; do
       found=$(wc -l <"$work/paths")
-      [ "${left:-$((found + 1))}" -le "$found" ] || end=$((SECONDS + timeout)) # there are fewer now
+      if [ "$found" -lt "${left:-$((found + 1))}" ]; then
+        end=$((SECONDS + timeout))
+      elif [ -s "$work/problem" ]; then
+        fail "delete $resource: $(cat "$work/problem"); $found are left"
+      fi
       left=$found
       [ $SECONDS -lt $end ] || fail "$left $resource are left, and they got no fewer within $timeout s; look at their finalizers, then run this again"
       say "deleting $left $resource"
-      while read -r collection; do
-        # What runs into its time limit goes on in the server.
-        "$kubectl" delete --raw "$collection" --request-timeout=65s </dev/null >/dev/null 2>"$work/errors" || grep -qi 'timeout\|deadline' "$work/errors" ||
-          fail "delete $collection: $(tail -n 1 "$work/errors")"
-      done < <(sort -u "$work/paths")
+      : >"$work/problem"
+      while read -r collection; do delete_collection "$collection" || break; done < <(sort -u "$work/paths")
       sleep 1
     done
   done <"$work/resources"
+}
+# delete_collection PATH: as kubectl delete --all, which asks once for each object. In pages, because kube-apiserver ends a request
+# after 60 s, in which one worker deletes about 2,400 on three members of etcd. The answer to a page says where the next goes on.
+delete_collection() {
+  local next=
+  while
+    ask "$kubectl" delete --raw "$1?limit=1000${next:+&continue=$next}" --request-timeout=65s </dev/null >"$work/page" || return 1
+    next=$(sed -nE '1{s/"items":.*//; s/.*"continue":"([^"]*)".*/\1/p}' "$work/page")
+    [ -n "$next" ]
+  do :; done
 }
 # list RESOURCE VERSION: for each object the path of the collection that it is in.
 list() {

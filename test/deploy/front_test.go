@@ -20,7 +20,8 @@ import (
 // front is a kube-apiserver as kubectl sees it: the real one, but for the answers that a test puts before it. It remembers
 // what would have changed the cluster.
 type front struct {
-	answers map[string]string // by path
+	answers map[string]string          // by path
+	cut     func(*http.Response) error // an error breaks the connection, after the real one answered
 	mu      sync.Mutex
 	writes  []string
 }
@@ -28,7 +29,7 @@ type front struct {
 // newFront returns the front of the cluster of config, and a kubeconfig for it.
 func newFront(t *testing.T, config *rest.Config, answers map[string]string) (f *front, kubeconfig string) {
 	t.Helper()
-	f = &front{answers: answers}
+	f = &front{answers: answers, cut: func(*http.Response) error { return nil }}
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,12 @@ func newFront(t *testing.T, config *rest.Config, answers map[string]string) (f *
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	proxy := &httputil.ReverseProxy{
+		Transport:      transport,
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(r *http.Response) error { return f.cut(r) },
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.note(r)
 		if answer, ok := f.answers[r.URL.Path]; ok {
