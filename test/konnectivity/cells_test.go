@@ -73,6 +73,9 @@ func TestTunnels(t *testing.T) {
 			dialled(t, e, c.tunnel.Network)
 			audited(t, log, user)
 			noRoute(t, e)
+			if c.tunnel.Mode == env.HTTPConnectOverTCP && c.tunnel.Network == env.ClusterIPRouting {
+				curled(t, e)
+			}
 			if c.tunnel.Leases {
 				leased(t, e)
 			}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/test/env"
+)
+
+// curled: konnectivity/README.md's way past kube-apiserver, with every certificate verified, reaches our server through the tunnel.
+func curled(t *testing.T, e *env.Environment) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("curl is not installed: CI must not go without this proof")
+		}
+		t.Log("without the command of the triage: curl is not installed")
+		return
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "konnectivity", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("`(curl [^`]*)`").FindSubmatch(readme)
+	if found == nil {
+		t.Fatal("konnectivity/README.md has no command curl in its triage")
+	}
+	ip := strings.TrimSuffix(clusterIP(t, e), ":443")
+	words := strings.Fields(strings.ReplaceAll(string(found[1]), "<cluster IP>", ip))
+	cmd := exec.CommandContext(t.Context(), words[0], append(words[1:], "--silent", "--show-error", "--max-time", "60")...)
+	cmd.Dir = filepath.Join(e.PKI(), certs.KonnectivityAPIServerClientDir)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := e.StartCommand(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || out.String() != "ok" {
+		t.Errorf("%s: %v, printed %q, want ok", cmd, err, &out)
+	}
+}
