@@ -44,9 +44,9 @@ type cluster struct {
 	services apiregistration.APIServiceInterface
 }
 
-func newCluster(t *testing.T) cluster {
+func newCluster(t *testing.T, e *env.Environment) cluster {
 	t.Helper()
-	config, err := shared.AdminConfig()
+	config, err := e.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestDeployRefuses(t *testing.T) {
 		"an image without tag":      {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"}, want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			c := newCluster(t)
+			c := newCluster(t, shared)
 			c.label(test.partOf)
 			if test.prepare != nil {
 				test.prepare(c)
@@ -189,7 +189,7 @@ func foreignAPIService(backend *apiregistrationv1.ServiceReference) func(cluster
 // TestDeployWithoutServers: no pod ever runs here. Everything that the server needs is there, the API is not registered,
 // and the script says why. Then undeploy takes out what deploy made.
 func TestDeployWithoutServers(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, shared)
 	ours := name
 	c.label(&ours)
 	_, kubeconfig := newFront(t, c.config, nil)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
 	"example.com/extension-apiserver/test/env"
@@ -25,17 +24,9 @@ import (
 // lost costs one more list. Why objects stay is said.
 func TestPurgeObjects(t *testing.T) {
 	e := env.New(t, env.Options{ExternalEtcd: true})
-	config, err := e.AdminConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, ours := cluster{T: t, config: config, core: core}, name
+	c, ours := newCluster(t, e), name
 	c.label(&ours)
-	gadgets := dynamic.NewForConfigOrDie(config).Resource(v1.SchemeGroupVersion.WithResource("gadgets"))
+	gadgets := dynamic.NewForConfigOrDie(c.config).Resource(v1.SchemeGroupVersion.WithResource("gadgets"))
 	create := func(name string, finalizers ...string) error {
 		gadget := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "is deleted"}}}
 		gadget.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Gadget"))

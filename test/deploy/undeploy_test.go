@@ -23,7 +23,7 @@ func TestPurgeKeepsNamespace(t *testing.T) {
 		"an APIService elsewhere is broken": {"elsewhere", "undeploy: namespace " + namespace + " stays: a namespace cannot be deleted while an APIService is not Available: v1.other.example.com"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			c := newCluster(t)
+			c := newCluster(t, shared)
 			ours := name
 			c.label(&ours)
 			other := &apiregistrationv1.APIService{
