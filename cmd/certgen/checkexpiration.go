@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"example.com/extension-apiserver/cmd/internal/output"
-	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/certs/verify"
 	"example.com/extension-apiserver/pkg/rotation"

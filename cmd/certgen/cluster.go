@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/rotation"
 )

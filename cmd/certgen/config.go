@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/certs"
 )
 

@@ -4,6 +4,7 @@ package authentication
 
 import (
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func TestNew(t *testing.T) {
 			User:     &user.DefaultInfo{Name: "bob", UID: "42", Groups: []string{"a", "b", user.AllAuthenticated}, Extra: map[string][]string{"team": {"x", "y"}}},
 			Evidence: Evidence{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"},
 		}},
-		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "unknown authority"}},
+		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no header with the user's name"}},
 		{"front proxy CA, another name", "/apis", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"front proxy's name, another CA", "/apis", otherCA, mallory, outcome{Refused: "unknown authority"}},
 		{"front proxy's name from the users' CA", "/apis", namedLikeProxy, mallory,
@@ -119,7 +120,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
-			if err := (Sources{RequestHeader: &tc.have, Verdict: allowed}).Ready(); err != nil {
+			if err := (Sources{RequestHeader: &tc.have, Status: allowed}).Ready(); err != nil {
 				got = err.Error()
 			}
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
@@ -135,7 +136,7 @@ func TestNewNeedsAllSources(t *testing.T) {
 	for name, drop := range map[string]func(*Sources){
 		"front proxy": func(s *Sources) { s.RequestHeader = nil },
 		"client CA":   func(s *Sources) { s.ClientCA = nil },
-		"verdict":     func(s *Sources) { s.Verdict = nil },
+		"status":      func(s *Sources) { s.Status = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sources(t, ca, ca)
@@ -144,6 +145,35 @@ func TestNewNeedsAllSources(t *testing.T) {
 				t.Errorf("got %v and error %v, want none and an error with %q", a, err, "all required")
 			}
 		})
+	}
+}
+
+// TestIsFrontProxy: the certificate is of the front proxy's CA and name, and there is trust in it at that moment.
+func TestIsFrontProxy(t *testing.T) {
+	proxies, users := newCA(t, "proxies", x509.ExtKeyUsageClientAuth), newCA(t, "users", x509.ExtKeyUsageClientAuth)
+	s, status := sources(t, proxies, users), Status{}
+	s.Status = func() Status { return status }
+	a, err := New(genericoptions.NewDelegatingAuthenticationOptions(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, other, user := issueClient(t, proxies, "front-proxy-client"), issueClient(t, proxies, "other"), issueClient(t, users, "front-proxy-client")
+	for _, tc := range []struct {
+		name   string
+		pair   *certs.KeyPair
+		status Status
+		want   bool
+	}{
+		{"front proxy", proxy, Status{}, true},
+		{"another name", other, Status{}, false},
+		{"another CA", user, Status{}, false},
+		{"no trust", proxy, Status{FrontProxy: errors.New("any name")}, false},
+		{"trust again", proxy, Status{}, true},
+	} {
+		status = tc.status
+		if got := a.IsFrontProxy([]*x509.Certificate{tc.pair.Certificate}); got != tc.want {
+			t.Errorf("%s: got %t, want %t", tc.name, got, tc.want)
+		}
 	}
 }
 

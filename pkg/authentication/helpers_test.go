@@ -96,11 +96,11 @@ func sources(t testing.TB, proxies, users *certs.CA) Sources {
 		},
 		ClientCA:     staticCA(t, users),
 		TokenReviews: tokenReviews(t),
-		Verdict:      allowed,
+		Status:       allowed,
 	}
 }
 
-func allowed() Verdict { return Verdict{} }
+func allowed() Status { return Status{} }
 
 // outcome is what came of a request.
 type outcome struct {

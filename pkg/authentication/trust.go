@@ -3,9 +3,7 @@
 package authentication
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,99 +17,68 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
-// TrustName is the ConfigMap in kube-system in which kube-apiserver publishes whom an extension API server may trust.
-const TrustName = "extension-apiserver-authentication"
-
-// What makes the trust in the front proxy weak, and is refused unless it is tolerated by name.
-const (
-	// SharedCA: the CA of the front proxy also signs users' certificates.
-	SharedCA = "SharedCA"
-	// AnyName: every certificate of the front proxy's CA is one of the front proxy.
-	AnyName = "AnyName"
-)
-
-// Weaknesses are the names of what can be tolerated.
-var Weaknesses = []string{AnyName, SharedCA}
-
-// Verdict is what a state of the ConfigMap allows; nil means that it does.
-type Verdict struct {
-	// Proxy is why nobody is taken for the front proxy.
-	Proxy error
-	// Clients is why no client certificate of a user is accepted.
+// Status is what a state of the trust ConfigMap allows; nil means that it does.
+type Status struct {
+	// FrontProxy is why all front-proxy identities are rejected.
+	FrontProxy error
+	// Clients is why all client certificates of users are rejected.
 	Clients error
 }
 
-// Judge says what the ConfigMap allows, nil standing for one that does not exist.
-func Judge(cm *corev1.ConfigMap, tolerated sets.Set[string]) Verdict {
-	if cm == nil {
-		gone := fmt.Errorf("ConfigMap %s/%s does not exist: kube-apiserver trusts nobody; it makes the ConfigMap again when it restarts at the latest",
-			metav1.NamespaceSystem, TrustName)
-		return Verdict{gone, gone}
-	}
-	var v Verdict
-	const proxyKey = "requestheader-client-ca-file"
-	proxyCA, err := certutil.ParseCertsPEM([]byte(cm.Data[proxyKey]))
-	switch {
-	case strings.TrimSpace(cm.Data[proxyKey]) == "":
-		v.Proxy = fmt.Errorf("ConfigMap %s/%s has no %s: the aggregation layer of this cluster is not configured; "+
-			"set kube-apiserver's --requestheader-client-ca-file", metav1.NamespaceSystem, TrustName, proxyKey)
-	case err != nil:
-		v.Proxy = fmt.Errorf("%s in ConfigMap %s/%s, expected certificates in PEM: %w", proxyKey, metav1.NamespaceSystem, TrustName, err)
-	}
-	clientCA, err := certutil.ParseCertsPEM([]byte(cm.Data["client-ca-file"]))
-	if err != nil {
-		v.Clients = fmt.Errorf("client-ca-file in ConfigMap %s/%s: %w", metav1.NamespaceSystem, TrustName, err)
-	}
-	var names, headers []string
-	for key, into := range map[string]*[]string{"requestheader-allowed-names": &names, "requestheader-username-headers": &headers} {
-		if err := json.Unmarshal([]byte(cm.Data[key]), into); err != nil && cm.Data[key] != "" {
-			v.Proxy = errors.Join(v.Proxy, fmt.Errorf("%s in ConfigMap %s/%s: expected a list of strings in JSON: %w", key, metav1.NamespaceSystem, TrustName, err))
-		}
-	}
-	if len(headers) == 0 {
-		v.Proxy = errors.Join(v.Proxy, fmt.Errorf("requestheader-username-headers in ConfigMap %s/%s names no header", metav1.NamespaceSystem, TrustName))
-	}
-	if len(names) == 0 && !tolerated.Has(AnyName) {
-		v.Proxy = errors.Join(v.Proxy, fmt.Errorf("requestheader-allowed-names in ConfigMap %s/%s is empty: every certificate of the front proxy's CA may claim to be anybody; "+
-			"set kube-apiserver's --requestheader-allowed-names, or accept it with --front-proxy-tolerate=%s", metav1.NamespaceSystem, TrustName, AnyName))
-	}
-	for _, a := range proxyCA {
-		for _, b := range clientCA {
-			if bytes.Equal(a.RawSubjectPublicKeyInfo, b.RawSubjectPublicKeyInfo) && !tolerated.Has(SharedCA) {
-				v.Proxy = errors.Join(v.Proxy, fmt.Errorf("the front proxy and the users of the cluster share the CA %q (ConfigMap %s/%s): a user's certificate with the right name "+
-					"may claim to be anybody; give kube-apiserver's --requestheader-client-ca-file a CA of its own, or accept it with --front-proxy-tolerate=%s",
-					a.Subject, metav1.NamespaceSystem, TrustName, SharedCA))
-			}
-		}
-	}
-	return v
+// Evaluate evaluates the ConfigMap, nil standing for one that does not exist. Tolerated are names
+// of frontproxy.Weaknesses.
+func Evaluate(cm *corev1.ConfigMap, tolerated sets.Set[string]) Status {
+	return statusOf(frontproxy.Evaluate(cm), tolerated)
 }
 
-// Trust follows the ConfigMap. The library follows it too, but keeps what it read last when the ConfigMap is deleted or becomes
-// unreadable (https://issues.k8s.io/140130), and takes every form of it.
+func statusOf(evaluated frontproxy.Status, tolerated sets.Set[string]) Status {
+	var s Status
+	for _, p := range evaluated.Problems {
+		if !tolerated.Has(p.Weakness) {
+			s.FrontProxy = errors.Join(s.FrontProxy, errorOf(p))
+		}
+	}
+	if p := evaluated.ClientCAProblem; p != nil {
+		s.Clients = errorOf(*p)
+	}
+	return s
+}
+
+func errorOf(p frontproxy.Problem) error {
+	text := p.String()
+	if p.Weakness != "" {
+		text += ", or accept it with --front-proxy-tolerate=" + p.Weakness
+	}
+	return errors.New(text)
+}
+
+// Trust follows the ConfigMap. The library follows it too, but keeps what it read last when the
+// ConfigMap is deleted or does not parse (https://issues.k8s.io/140130), and accepts weak trust.
 type Trust struct {
 	informer cache.SharedIndexInformer
-	verdict  atomic.Pointer[Verdict]
+	status   atomic.Pointer[Status]
 }
 
 // NewTrust follows the ConfigMap from when Run is called.
 func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, error) {
-	t := &Trust{informer: coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceSystem, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, TrustName).String()
+	t := &Trust{informer: coreinformers.NewFilteredConfigMapInformer(client, frontproxy.Namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, frontproxy.ConfigMapName).String()
 	})}
-	unread := fmt.Errorf("ConfigMap %s/%s was not read yet", metav1.NamespaceSystem, TrustName)
-	t.verdict.Store(&Verdict{unread, unread})
-	judge := func(cm *corev1.ConfigMap) {
-		v := Judge(cm, tolerated)
-		t.verdict.Store(&v)
-		if v.Proxy != nil {
-			klog.ErrorS(v.Proxy, "Nobody is taken for the front proxy")
+	unread := fmt.Errorf("ConfigMap %s/%s was not read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
+	t.status.Store(&Status{unread, unread})
+	evaluate := func(cm *corev1.ConfigMap) {
+		evaluated := frontproxy.Evaluate(cm)
+		s := statusOf(evaluated, tolerated)
+		t.status.Store(&s)
+		if s.FrontProxy != nil {
+			klog.ErrorS(s.FrontProxy, "All front-proxy identities are rejected")
 		}
-		if other := otherHeaders(cm); len(other) > 0 {
+		if other := otherHeaders(evaluated); len(other) > 0 {
 			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver passes the usual ones of its clients on "+
 				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys", strings.Join(other, ", "))
 		}
@@ -120,30 +87,34 @@ func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, 
 		}
 	}
 	_, err := t.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { judge(obj.(*corev1.ConfigMap)) },
-		UpdateFunc: func(_, obj any) { judge(obj.(*corev1.ConfigMap)) },
-		DeleteFunc: func(any) { judge(nil) },
+		AddFunc:    func(obj any) { evaluate(obj.(*corev1.ConfigMap)) },
+		UpdateFunc: func(_, obj any) { evaluate(obj.(*corev1.ConfigMap)) },
+		DeleteFunc: func(any) { evaluate(nil) },
 	})
 	return t, err
 }
 
 // otherHeaders returns the keys of the ConfigMap that do not name the headers that every kube-apiserver has by default.
-func otherHeaders(cm *corev1.ConfigMap) []string {
+func otherHeaders(s frontproxy.Status) []string {
 	var keys []string
-	for key, usual := range map[string]string{
-		"requestheader-username-headers": "X-Remote-User", "requestheader-group-headers": "X-Remote-Group", "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+	for _, header := range []struct {
+		key   string
+		names []string
+		usual string
+	}{
+		{frontproxy.ExtraHeaderPrefixesKey, s.ExtraHeaderPrefixes, "X-Remote-Extra-"},
+		{frontproxy.GroupHeadersKey, s.GroupHeaders, "X-Remote-Group"},
+		{frontproxy.UsernameHeadersKey, s.UsernameHeaders, "X-Remote-User"},
 	} {
-		var names []string
-		if cm != nil && json.Unmarshal([]byte(cm.Data[key]), &names) == nil && !slices.Equal(names, []string{usual}) {
-			keys = append(keys, key)
+		if len(header.names) > 0 && !slices.Equal(header.names, []string{header.usual}) {
+			keys = append(keys, header.key)
 		}
 	}
-	slices.Sort(keys)
 	return keys
 }
 
 // Run follows until the context ends.
 func (t *Trust) Run(ctx context.Context) { t.informer.Run(ctx.Done()) }
 
-// Verdict is that of the state that was seen last.
-func (t *Trust) Verdict() Verdict { return *t.verdict.Load() }
+// Status is that of the state that was seen last.
+func (t *Trust) Status() Status { return *t.status.Load() }

@@ -18,27 +18,30 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // published is the ConfigMap as kube-apiserver makes it.
 func published(proxies, users *certs.CA) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: TrustName}, Data: map[string]string{
-		"client-ca-file":                     string(certs.Bundle{users.Certificate}.PEM()),
-		"requestheader-client-ca-file":       string(certs.Bundle{proxies.Certificate}.PEM()),
-		"requestheader-allowed-names":        `["front-proxy-client"]`,
-		"requestheader-username-headers":     `["X-Remote-User"]`,
-		"requestheader-group-headers":        `["X-Remote-Group"]`,
-		"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName}, Data: map[string]string{
+		frontproxy.ClientCAKey:            string(certs.Bundle{users.Certificate}.PEM()),
+		frontproxy.CAKey:                  string(certs.Bundle{proxies.Certificate}.PEM()),
+		frontproxy.AllowedNamesKey:        `["front-proxy-client"]`,
+		frontproxy.UsernameHeadersKey:     `["X-Remote-User"]`,
+		frontproxy.GroupHeadersKey:        `["X-Remote-Group"]`,
+		frontproxy.ExtraHeaderPrefixesKey: `["X-Remote-Extra-"]`,
 	}}
 }
 
-// TestS11Judge: what would let others than the front proxy claim to be anybody is refused, unless it is tolerated by name.
-func TestS11Judge(t *testing.T) {
+// TestS11Tolerated: what lets others than the front proxy name any user is rejected, unless it is
+// tolerated by name. The flag for that is named; nothing else can be tolerated.
+func TestS11Tolerated(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	set := func(key, value string) func(*corev1.ConfigMap) {
 		return func(cm *corev1.ConfigMap) { cm.Data[key] = value }
 	}
-	shared := set("client-ca-file", string(certs.Bundle{users.Certificate, proxies.Certificate}.PEM()))
+	shared := set(frontproxy.ClientCAKey, string(certs.Bundle{users.Certificate, proxies.Certificate}.PEM()))
+	anyName := set(frontproxy.AllowedNamesKey, "[]")
 	for _, tc := range []struct {
 		name           string
 		change         func(*corev1.ConfigMap)
@@ -46,34 +49,34 @@ func TestS11Judge(t *testing.T) {
 		proxy, clients string
 	}{
 		{"as it should be", func(*corev1.ConfigMap) {}, nil, "", ""},
-		{"shared CA", shared, nil, "share the CA", ""},
-		{"shared CA, tolerated", shared, []string{SharedCA}, "", ""},
-		{"shared CA, something else tolerated", shared, []string{AnyName}, "share the CA", ""},
-		{"any name", set("requestheader-allowed-names", "[]"), nil, "requestheader-allowed-names", ""},
-		{"names unset", set("requestheader-allowed-names", ""), nil, "requestheader-allowed-names", ""},
-		{"any name, tolerated", set("requestheader-allowed-names", "[]"), []string{AnyName}, "", ""},
-		{"names no list", set("requestheader-allowed-names", "front-proxy-client"), []string{AnyName}, "expected a list of strings", ""},
-		{"no CA", set("requestheader-client-ca-file", " \n"), nil, "the aggregation layer of this cluster is not configured", ""},
-		{"CA no PEM", set("requestheader-client-ca-file", "PEM"), nil, "expected certificates in PEM", ""},
-		{"no header", set("requestheader-username-headers", "[]"), nil, "names no header", ""},
-		{"no client CA", set("client-ca-file", ""), nil, "", "client-ca-file"},
+		{"shared CA", shared, nil, "share", ""},
+		{"shared CA, the flag", shared, nil, "or accept it with --front-proxy-tolerate=SharedCA", ""},
+		{"shared CA, tolerated", shared, []string{frontproxy.SharedCA}, "", ""},
+		{"shared CA, something else tolerated", shared, []string{frontproxy.AnyName}, "share", ""},
+		{"any name", anyName, nil, "ConfigMap kube-system/extension-apiserver-authentication has an empty requestheader-allowed-names", ""},
+		{"any name, the flag", anyName, nil, "or accept it with --front-proxy-tolerate=AnyName", ""},
+		{"any name, tolerated", anyName, []string{frontproxy.AnyName}, "", ""},
+		{"names malformed", set(frontproxy.AllowedNamesKey, "front-proxy-client"), frontproxy.Weaknesses, "expected a list of strings", ""},
+		{"no CA", set(frontproxy.CAKey, ""), frontproxy.Weaknesses, "the aggregation layer of this cluster is not configured; set kube-apiserver's", ""},
+		{"client CA malformed", set(frontproxy.ClientCAKey, "PEM"), frontproxy.Weaknesses, "malformed client-ca-file", "malformed client-ca-file"},
+		{"no client CA", set(frontproxy.ClientCAKey, ""), nil, "", "has no client-ca-file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cm := published(proxies, users)
 			tc.change(cm)
-			v := Judge(cm, sets.New(tc.tolerated...))
+			s := Evaluate(cm, sets.New(tc.tolerated...))
 			for what, pair := range map[string]struct {
 				err  error
 				want string
-			}{"front proxy": {v.Proxy, tc.proxy}, "clients": {v.Clients, tc.clients}} {
+			}{"front proxy": {s.FrontProxy, tc.proxy}, "clients": {s.Clients, tc.clients}} {
 				if (pair.err == nil) != (pair.want == "") || (pair.err != nil && !strings.Contains(pair.err.Error(), pair.want)) {
 					t.Errorf("%s: got %v, want %q", what, pair.err, pair.want)
 				}
 			}
 		})
 	}
-	if v := Judge(nil, nil); v.Proxy == nil || v.Clients == nil {
-		t.Errorf("without the ConfigMap: got %+v, want neither trusted", v)
+	if s := Evaluate(nil, sets.New(frontproxy.Weaknesses...)); s.FrontProxy == nil || s.Clients == nil {
+		t.Errorf("without the ConfigMap: got %+v, want neither trusted", s)
 	}
 }
 
@@ -85,22 +88,22 @@ func TestS12Trust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := trust.Verdict(); v.Proxy == nil || v.Clients == nil {
-		t.Errorf("before the ConfigMap was read: got %+v, want neither trusted", v)
+	if s := trust.Status(); s.FrontProxy == nil || s.Clients == nil {
+		t.Errorf("before the ConfigMap was read: got %+v, want neither trusted", s)
 	}
 	go trust.Run(t.Context())
 	becomes := func(what string, trusted bool) {
 		t.Helper()
 		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-			v := trust.Verdict()
-			return (v.Proxy == nil) == trusted && (v.Clients == nil) == trusted, nil
+			s := trust.Status()
+			return (s.FrontProxy == nil) == trusted && (s.Clients == nil) == trusted, nil
 		}); err != nil {
-			t.Fatalf("%s: got %+v, want trusted: %t", what, trust.Verdict(), trusted)
+			t.Fatalf("%s: got %+v, want trusted: %t", what, trust.Status(), trusted)
 		}
 	}
 	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	becomes("read", true)
-	if err := configMaps.Delete(t.Context(), TrustName, metav1.DeleteOptions{}); err != nil {
+	if err := configMaps.Delete(t.Context(), frontproxy.ConfigMapName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	becomes("deleted", false)
@@ -114,16 +117,16 @@ func TestS12Trust(t *testing.T) {
 func TestS12Refused(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	src := sources(t, proxies, users)
-	var verdict Verdict
-	src.Verdict = func() Verdict { return verdict }
+	var status Status
+	src.Status = func() Status { return status }
 	s := newServer(t, src)
 	proxy, alice := issueClient(t, proxies, "front-proxy-client"), issueClient(t, users, "alice")
 	bob := http.Header{"X-Remote-User": {"bob"}}
 	token := http.Header{"Authorization": {"Bearer good"}}
 	for _, gone := range []bool{false, true, false} {
-		verdict = Verdict{}
+		status = Status{}
 		if gone {
-			verdict = Judge(nil, nil)
+			status = Evaluate(nil, nil)
 		}
 		for name, got := range map[string]string{
 			"front proxy": s.get(t, "/apis", proxy, bob).Refused, "user": s.get(t, "/apis", alice, nil).Refused,
@@ -136,8 +139,8 @@ func TestS12Refused(t *testing.T) {
 		if got := s.get(t, "/apis", nil, token).Refused; got != "" {
 			t.Errorf("token: refused %q, want accepted", got)
 		}
-		if err := src.Ready(); (err != nil) != gone || !errors.Is(err, verdict.Proxy) {
-			t.Errorf("ready while the ConfigMap is gone: %t: got %v, want %v", gone, err, verdict.Proxy)
+		if err := src.Ready(); (err != nil) != gone || !errors.Is(err, status.FrontProxy) {
+			t.Errorf("ready while the ConfigMap is gone: %t: got %v, want %v", gone, err, status.FrontProxy)
 		}
 	}
 }

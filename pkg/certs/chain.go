@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"example.com/extension-apiserver/pkg/frontproxy/sharedca"
 )
 
 // chain is a CA and its leaves: what they must be, what was found, and what is done about it. Its steps are plan, which
@@ -93,16 +95,19 @@ func (c *chain) plan(allowNewCA bool) error {
 	return nil
 }
 
-// checkUserCAs refuses a CA of ours that also signs users. Where it is trusted as the front proxy's CA, or as that of
-// konnectivity's agents, every user's certificate would be trusted too. Keys are compared, since a CA that was signed
-// anew is the same one. A new CA would not help, as long as the old one stays in a bundle.
+// checkUserCAs refuses a CA of ours that can stand in for one of users, or the other way round. Where it is trusted as the
+// front proxy's CA, or as that of konnectivity's agents, every user's certificate would be trusted too. A new CA would not
+// help, as long as the old one stays in a bundle.
 func (c *chain) checkUserCAs() error {
 	check := func(file string, ours ...*x509.Certificate) error {
 		for _, cert := range ours {
 			for _, users := range c.userCAs {
-				if cert != nil && samePublicKey(cert.PublicKey, users.PublicKey) {
-					return &RefusedError{Path: file, Reason: fmt.Sprintf("expected a CA of its own, found the key of %s, which signs users (--client-ca); "+
-						"whoever has a user's certificate could pass for any user; move this pair and its leaves away and let certgen make new ones", users.Subject)}
+				if cert == nil {
+					continue
+				}
+				if relation := sharedca.Relation(cert, users); relation != "" {
+					return &RefusedError{Path: file, Reason: fmt.Sprintf("expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
+						"a user's certificate could pass for any user; move this pair and its leaves away and let certgen make new ones", relation, users.Subject)}
 				}
 			}
 		}

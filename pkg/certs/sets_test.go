@@ -209,7 +209,8 @@ func TestInitTellsWhatToRestart(t *testing.T) {
 	}
 }
 
-// Whoever has a user's certificate could be the front proxy if both came from one CA, however often it was signed.
+// TestInitRefusesTheUsersCA: a user's certificate could pass for the front proxy's if both came from one CA, however often
+// it was signed, or if one CA signed the other.
 func TestInitRefusesTheUsersCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -219,6 +220,7 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 	}
 	again := forgeWithKey(t, KeyPair{}, &x509.Certificate{BasicConstraintsValid: true, IsCA: true}, own.Key)
 	other := newClientCA(t)
+	below := forgeWithKey(t, *own, &x509.Certificate{BasicConstraintsValid: true, IsCA: true}, other.Key)
 	write := func(b Bundle) string {
 		path := filepath.Join(t.TempDir(), "users.crt")
 		if err := os.WriteFile(path, b.PEM(), 0o600); err != nil {
@@ -231,13 +233,15 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 	opts.ClientCAFiles = []string{strangers}
 	mustInit(t, opts)
 
-	opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, again.Certificate})}
 	opts.AllowNewCA = true // must not help: the bundle would still hold it
-	before := contents(t, dir)
-	_, err = Init(t.Context(), opts)
-	wantError(t, err, FrontProxyCADir+"/tls.crt: expected a CA of its own")
-	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
-		t.Errorf("a refusal changed files:\n%s", diff)
+	for relation, ca := range map[string]*x509.Certificate{"has the key of": again.Certificate, "signed": below.Certificate} {
+		opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, ca})}
+		before := contents(t, dir)
+		_, err = Init(t.Context(), opts)
+		wantError(t, err, FrontProxyCADir+"/tls.crt: expected a CA of its own, found one that "+relation)
+		if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+			t.Errorf("a refusal changed files:\n%s", diff)
+		}
 	}
 	// In the bundle alone it is as bad: that is what kube-apiserver trusts.
 	overwrite(FrontProxyClientDir+"/ca.crt", string(Bundle{own.Certificate, other.Certificate}.PEM()))(t, dir)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/extension-apiserver/pkg/certs"
 )
@@ -124,6 +125,13 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		{"no serving pair", ServingCA, "read certificate", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
 		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
 		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
+		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {
+			f.users = string(sameKeyCA(f.t, readTestCA(f, certs.FrontProxyCADir)).CertPEM)
+		}},
+		{"a CA of users below the front proxy's", FrontProxyCA, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fakeCluster) {
+			f.users = string(signedPEM(f.t, newTestCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))
+		}},
+		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file", func(f *fakeCluster) { f.users = "PEM" }},
 		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) {
 			ca, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth})
 			if err != nil {
@@ -154,6 +162,14 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 			}
 		})
 	}
+}
+
+func readTestCA(f *fakeCluster, name string) *certs.CA {
+	ca, err := certs.ReadCA(filepath.Join(f.dir, name), func() time.Time { return f.now })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ca
 }
 
 func remove(f *fakeCluster, dir, file string) {

@@ -19,16 +19,11 @@ import (
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // FieldManager is the name under which certgen owns what it applies.
 const FieldManager = "certgen"
-
-// The ConfigMap in which every kube-apiserver publishes whom extension API servers may believe.
-const (
-	trustNamespace = metav1.NamespaceSystem
-	trustName      = "extension-apiserver-authentication"
-)
 
 // Cluster is one cluster as rotation sees it. It must not be copied after its first use.
 type Cluster struct {
@@ -88,11 +83,11 @@ func (c *Cluster) APIServices(ctx context.Context, s certs.Service) ([]apiregist
 	return ours, nil
 }
 
-// TrustConfigMap returns the ConfigMap that says which front proxy extension API servers may believe.
+// TrustConfigMap returns the ConfigMap in which kube-apiserver publishes the trust in its front proxy.
 func (c *Cluster) TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
-	cm, err := c.Core.CoreV1().ConfigMaps(trustNamespace).Get(ctx, trustName, metav1.GetOptions{})
+	cm, err := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace).Get(ctx, frontproxy.ConfigMapName, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get ConfigMap %s/%s: %w", trustNamespace, trustName, err)
+		return nil, fmt.Errorf("get ConfigMap %s/%s: %w", frontproxy.Namespace, frontproxy.ConfigMapName, err)
 	}
 	return cm, nil
 }

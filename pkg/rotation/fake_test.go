@@ -38,6 +38,7 @@ type fakeCluster struct {
 	version  int
 	trusted  certs.Bundle // of the trust ConfigMap
 	names    string       // allowed ones, JSON
+	users    string       // the CAs of users, PEM
 	// left is how many calls are answered until the process is killed; negative means all.
 	left int
 	// worlds is, for each call, all that outlives the process then; nil means that nobody asks.

@@ -15,6 +15,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 func (f *fakeCluster) apiService(name string, bundle certs.Bundle) apiregistrationv1.APIService {
@@ -113,7 +114,10 @@ func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e Endpoint, _ certs.Ser
 
 func (f *fakeCluster) TrustConfigMap(context.Context) (*corev1.ConfigMap, error) {
 	f.step()
-	return &corev1.ConfigMap{Data: map[string]string{requestHeaderCAKey: string(f.publish().PEM()), requestHeaderAllowedNamesKey: f.names}}, nil
+	return &corev1.ConfigMap{Data: map[string]string{
+		frontproxy.CAKey: string(f.publish().PEM()), frontproxy.ClientCAKey: f.users,
+		frontproxy.AllowedNamesKey: f.names, frontproxy.UsernameHeadersKey: `["X-Remote-User"]`,
+	}}, nil
 }
 
 func (f *fakeCluster) DistrustFrontProxyCA(_ context.Context, ca *x509.Certificate) error {

@@ -29,7 +29,18 @@ func selfSigned(t *testing.T, commonName string, key *certs.CA) []byte {
 	template := *key.Certificate
 	template.SerialNumber, template.RawSubject = big.NewInt(7), nil
 	template.Subject.CommonName, template.Subject.Names = commonName, nil
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Key.Public(), key.Key)
+	return create(t, &template, &template, key, key)
+}
+
+// signedPEM is the CA with a certificate that another signed.
+func signedPEM(t *testing.T, ca, by *certs.CA) []byte {
+	t.Helper()
+	return create(t, ca.Certificate, by.Certificate, ca, by)
+}
+
+func create(t *testing.T, template, parent *x509.Certificate, subject, signer *certs.CA) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, subject.Key.Public(), signer.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // settling is how long the ConfigMap has been without the old CA. It is not recorded: a run that takes the rotation up
@@ -69,7 +70,7 @@ func (p *procedure) bothProxiesBelieved(ctx context.Context) error {
 		for _, ca := range want {
 			if !found.Contains(ca) {
 				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
-					trustObject, ca.Subject, requestHeaderCAKey, filepath.Join(dir, certs.BundleFile))
+					trustObject, ca.Subject, frontproxy.CAKey, filepath.Join(dir, certs.BundleFile))
 			}
 		}
 	}
@@ -81,9 +82,9 @@ func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	bundle, err := certs.ParseBundle([]byte(cm.Data[requestHeaderCAKey]))
+	bundle, err := certs.ParseBundle([]byte(cm.Data[frontproxy.CAKey]))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", trustObject, requestHeaderCAKey, err)
+		return nil, fmt.Errorf("%s: %s: %w", trustObject, frontproxy.CAKey, err)
 	}
 	return bundle, nil
 }
@@ -152,7 +153,7 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	return errors.Join(p.opts.Observer.DistrustFrontProxyCA(ctx, ca),
 		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
 			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read one of %s?",
-			trustObject, ca.Subject, certs.Fingerprint(ca), requestHeaderCAKey, strings.Join(files, ", ")))
+			trustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(files, ", ")))
 }
 
 // settle returns nil when the ConfigMap has been without the CA for long enough.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // AggregatedServices returns the Services that APIServices name, each once, by namespace and name.
@@ -42,9 +43,9 @@ func (c *Cluster) DistrustFrontProxyCA(ctx context.Context, ca *x509.Certificate
 	if err != nil {
 		return err
 	}
-	bundle, err := certs.ParseBundle([]byte(cm.Data[requestHeaderCAKey]))
+	bundle, err := certs.ParseBundle([]byte(cm.Data[frontproxy.CAKey]))
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s/%s: %s: %w", trustNamespace, trustName, requestHeaderCAKey, err)
+		return fmt.Errorf("ConfigMap %s/%s: %s: %w", frontproxy.Namespace, frontproxy.ConfigMapName, frontproxy.CAKey, err)
 	}
 	rest := without(bundle, ca)
 	if len(rest) == len(bundle) {
@@ -52,18 +53,18 @@ func (c *Cluster) DistrustFrontProxyCA(ctx context.Context, ca *x509.Certificate
 	}
 	if len(rest) == 0 {
 		return fmt.Errorf("ConfigMap %s/%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
-			trustNamespace, trustName, ca.Subject, requestHeaderCAKey)
+			frontproxy.Namespace, frontproxy.ConfigMapName, ca.Subject, frontproxy.CAKey)
 	}
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": cm.ResourceVersion},
-		{"op": "replace", "path": "/data/" + requestHeaderCAKey, "value": string(rest.PEM())},
+		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": string(rest.PEM())},
 	})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	configMaps, options := c.Core.CoreV1().ConfigMaps(trustNamespace), metav1.PatchOptions{FieldManager: FieldManager}
-	if _, err := configMaps.Patch(ctx, trustName, types.JSONPatchType, patch, options); err != nil {
-		return fmt.Errorf("patch ConfigMap %s/%s: %w", trustNamespace, trustName, err)
+	configMaps, options := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace), metav1.PatchOptions{FieldManager: FieldManager}
+	if _, err := configMaps.Patch(ctx, frontproxy.ConfigMapName, types.JSONPatchType, patch, options); err != nil {
+		return fmt.Errorf("patch ConfigMap %s/%s: %w", frontproxy.Namespace, frontproxy.ConfigMapName, err)
 	}
 	return nil
 }

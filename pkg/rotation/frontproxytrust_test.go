@@ -16,6 +16,7 @@ import (
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // TestDistrustFrontProxyCA takes one CA out of the ConfigMap by one patch that a change in between makes fail.
@@ -41,8 +42,8 @@ func TestDistrustFrontProxyCA(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			core := fake.NewClientset(&corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: trustNamespace, Name: trustName, ResourceVersion: "7"},
-				Data:       map[string]string{requestHeaderCAKey: string(tc.before.PEM()), "other": "stays"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName, ResourceVersion: "7"},
+				Data:       map[string]string{frontproxy.CAKey: string(tc.before.PEM()), "other": "stays"},
 			})
 			c := &Cluster{Core: core}
 			if err := c.DistrustFrontProxyCA(t.Context(), cas[0]); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
@@ -52,7 +53,7 @@ func TestDistrustFrontProxyCA(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(map[string]string{requestHeaderCAKey: string(tc.after.PEM()), "other": "stays"}, cm.Data); diff != "" {
+			if diff := cmp.Diff(map[string]string{frontproxy.CAKey: string(tc.after.PEM()), "other": "stays"}, cm.Data); diff != "" {
 				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
 			patches := 0

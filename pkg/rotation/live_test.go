@@ -17,6 +17,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 var (
@@ -89,8 +90,9 @@ func newLiveFixture(t *testing.T) *liveFixture {
 		secret:      &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "serving"}},
 		pods:        []corev1.Pod{podWithSecret("serving", "")},
 		proxy:       newTestProxy(t, f.fpc, certs.FrontProxyUser),
-		trust: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: trustNamespace, Name: trustName}, Data: map[string]string{
-			keyClientCA: string(f.users.CertPEM), keyFrontProxyCA: string(f.fpc.CertPEM), keyAllowedNames: `["front-proxy-client"]`,
+		trust: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName}, Data: map[string]string{
+			frontproxy.ClientCAKey: string(f.users.CertPEM), frontproxy.CAKey: string(f.fpc.CertPEM),
+			frontproxy.AllowedNamesKey: `["front-proxy-client"]`, frontproxy.UsernameHeadersKey: `["X-Remote-User"]`,
 		}},
 	}
 	for _, a := range f.apiServices {

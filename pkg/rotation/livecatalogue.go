@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // liveChecks is all that can be found in a running cluster: K01 to K12 on the way from kube-apiserver to the servers, P01 to
@@ -43,10 +44,10 @@ var liveChecks = []verify.Check[*observed]{
 		Meaning: "--requestheader-allowed-names is empty, so every certificate of the front proxy's CA can name any user; an error where that CA signs users too",
 		Fix:     "set it on every kube-apiserver: --requestheader-allowed-names=front-proxy-client"}, Find: checkAllowedNames},
 	{Rule: verify.Rule{ID: "P03", Severities: []verify.Severity{verify.Error, verify.Warning},
-		Meaning: "a CA of users is a CA of the front proxy too (same certificate or key), so a user's certificate can name any user; a warning where only the subjects are the same",
+		Meaning: "a CA of users is a CA of the front proxy too (same certificate or key, or one signed the other), so a user's certificate can name any user; a warning where only the subjects are the same",
 		Fix:     "make a CA for the front proxy alone: certgen init --with front-proxy --client-ca FILE"}, Find: checkTrustOverlap},
 	{Rule: verify.Rule{ID: "P04", Severities: []verify.Severity{verify.Error},
-		Meaning: "the ConfigMap " + trustName + " is missing, or client-go cannot read the CAs or names in it; API servers believe no front proxy then",
+		Meaning: "the ConfigMap " + frontproxy.ConfigMapName + " is missing, or CAs, names or headers in it are missing or malformed; API servers reject front-proxy identities then",
 		Fix:     "set --requestheader-client-ca-file on every kube-apiserver; repair the ConfigMap in place, and never delete it"}, Find: checkTrustConfigMap},
 	{Rule: verify.Rule{ID: "P11", Severities: []verify.Severity{verify.Error, verify.Warning},
 		Meaning: "an endpoint does not believe the holder of the front proxy's certificate; as a warning, the probe could not tell",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // What to do about certificates that are due, by where they are.
@@ -53,7 +54,7 @@ func (o *observed) held() []verify.Held {
 		out = append(out, verify.Held{Source: "APIService", Object: apiServiceObject(a), Trusted: lenient(a.Spec.CABundle), Fix: fixServingCA})
 	}
 	if o.trust != nil {
-		for _, key := range []struct{ name, fix string }{{keyFrontProxyCA, fixProxyCA}, {keyClientCA, fixClientCA}} {
+		for _, key := range []struct{ name, fix string }{{frontproxy.CAKey, fixProxyCA}, {frontproxy.ClientCAKey, fixClientCA}} {
 			out = append(out, verify.Held{
 				Source: "ConfigMap", Object: trustObject + " " + key.name, Trusted: lenient([]byte(o.trust.Data[key.name])), Fix: key.fix,
 			})

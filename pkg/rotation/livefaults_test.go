@@ -13,6 +13,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // liveFaults has, for each ID, what makes it appear.
@@ -83,20 +84,27 @@ var liveFaults = []struct {
 	{"P01", verify.Error, "front proxy CN=mallory", `common name "mallory", ConfigMap kube-system/extension-apiserver-authentication allows ["front-proxy-client"]`, func(f *liveFixture) {
 		f.proxy = newTestProxy(f.t, f.fpc, "mallory")
 	}},
-	{"P02", verify.Warning, trustObject, "requestheader-allowed-names is empty", func(f *liveFixture) { f.trust.Data[keyAllowedNames] = "[]" }},
-	{"P02", verify.Error, trustObject, "is empty, and users have certificates of the front proxy's CA", func(f *liveFixture) {
-		f.trust.Data[keyAllowedNames], f.trust.Data[keyClientCA] = "[]", string(f.fpc.CertPEM)
+	{"P02", verify.Warning, trustObject, "it has an empty requestheader-allowed-names", func(f *liveFixture) { f.trust.Data[frontproxy.AllowedNamesKey] = "[]" }},
+	{"P02", verify.Error, trustObject, "can name any user, and users have certificates of the front proxy's CA", func(f *liveFixture) {
+		f.trust.Data[frontproxy.AllowedNamesKey], f.trust.Data[frontproxy.ClientCAKey] = "[]", string(f.fpc.CertPEM)
 	}},
-	{"P03", verify.Error, trustObject, "is in client-ca-file and in requestheader-client-ca-file", func(f *liveFixture) {
-		f.trust.Data[keyClientCA] += string(f.fpc.CertPEM)
+	{"P03", verify.Error, trustObject, "in requestheader-client-ca-file is also in client-ca-file", func(f *liveFixture) {
+		f.trust.Data[frontproxy.ClientCAKey] += string(f.fpc.CertPEM)
 	}},
-	{"P03", verify.Error, trustObject, "has the key of", func(f *liveFixture) { f.trust.Data[keyClientCA] = string(sameKeyCA(f.t, f.fpc).CertPEM) }},
-	{"P03", verify.Warning, trustObject, "two CAs are called", func(f *liveFixture) { f.trust.Data[keyClientCA] = string(sameSubjectPEM(f.t, f.fpc)) }},
+	{"P03", verify.Error, trustObject, "has the key of", func(f *liveFixture) { f.trust.Data[frontproxy.ClientCAKey] = string(sameKeyCA(f.t, f.fpc).CertPEM) }},
+	{"P03", verify.Error, trustObject, "in requestheader-client-ca-file signed CN=users-ca@", func(f *liveFixture) {
+		f.trust.Data[frontproxy.ClientCAKey] = string(signedPEM(f.t, f.users, f.fpc))
+	}},
+	{"P03", verify.Warning, trustObject, "two CAs are called", func(f *liveFixture) { f.trust.Data[frontproxy.ClientCAKey] = string(sameSubjectPEM(f.t, f.fpc)) }},
 	{"P04", verify.Error, trustObject, "not found", func(f *liveFixture) { f.trust, f.trustErr = nil, errors.New("not found") }},
-	{"P04", verify.Error, trustObject, "it has no requestheader-client-ca-file", func(f *liveFixture) { delete(f.trust.Data, keyFrontProxyCA) }},
-	{"P04", verify.Error, trustObject, "client-go cannot read requestheader-client-ca-file", func(f *liveFixture) { f.trust.Data[keyFrontProxyCA] = "none" }},
+	{"P04", verify.Error, trustObject, "it has no requestheader-client-ca-file", func(f *liveFixture) { delete(f.trust.Data, frontproxy.CAKey) }},
+	{"P04", verify.Error, trustObject, "it has a malformed requestheader-client-ca-file", func(f *liveFixture) { f.trust.Data[frontproxy.CAKey] = "none" }},
 	{"P04", verify.Error, trustObject, "every CA in requestheader-client-ca-file has expired", func(f *liveFixture) { f.now = liveNow.Add(certs.CALifetime + time.Hour) }},
-	{"P04", verify.Error, trustObject, `requestheader-allowed-names is "x"`, func(f *liveFixture) { f.trust.Data[keyAllowedNames] = "x" }},
+	{"P04", verify.Error, trustObject, "it has a malformed requestheader-allowed-names: expected a list of strings in JSON", func(f *liveFixture) { f.trust.Data[frontproxy.AllowedNamesKey] = "x" }},
+	{"P04", verify.Error, trustObject, "it names no header in requestheader-username-headers", func(f *liveFixture) {
+		delete(f.trust.Data, frontproxy.UsernameHeadersKey)
+	}},
+	{"P04", verify.Error, trustObject, "it has a malformed requestheader-group-headers", func(f *liveFixture) { f.trust.Data[frontproxy.GroupHeadersKey] = `["typo` }},
 	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "it answered 401", func(f *liveFixture) { f.probes[1].result = NotTrusted }},
 	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "for nobody", func(f *liveFixture) { f.probes[1].result = Anonymous }},
 	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "for a user", func(f *liveFixture) { f.probes[1].result = AsUser }},

@@ -11,13 +11,14 @@ import (
 
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/certs/verify"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // How findings call what they are about.
 func apiServiceObject(a apiregistrationv1.APIService) string { return "APIService " + a.Name }
 func endpointObject(e Endpoint) string                       { return "endpoint " + e.Address }
 
-const trustObject = "ConfigMap " + trustNamespace + "/" + trustName
+const trustObject = "ConfigMap " + frontproxy.Namespace + "/" + frontproxy.ConfigMapName
 
 func (o *observed) serviceObject() string {
 	return "Service " + o.service.Namespace + "/" + o.service.Name

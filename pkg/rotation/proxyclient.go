@@ -6,21 +6,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"example.com/extension-apiserver/pkg/certs"
-)
-
-// The data of the trust ConfigMap.
-const (
-	requestHeaderCAKey           = "requestheader-client-ca-file"
-	requestHeaderAllowedNamesKey = "requestheader-allowed-names"
-	clientCAKey                  = "client-ca-file"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same CA.
@@ -92,32 +84,24 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 	if err != nil {
 		return err
 	}
-	var names []string
-	if err := json.Unmarshal([]byte(cm.Data[requestHeaderAllowedNamesKey]), &names); err != nil {
-		return fmt.Errorf("ConfigMap %s: %s: expected a JSON list of names: %w", cm.Name, requestHeaderAllowedNamesKey, err)
+	trust := frontproxy.Evaluate(cm)
+	var errs []error
+	for _, problem := range trust.Problems {
+		// An empty list of names allows this one too.
+		if problem.Weakness != frontproxy.AnyName {
+			errs = append(errs, errors.New(problem.String()))
+		}
 	}
-	// An empty list allows every name.
-	if len(names) > 0 && !slices.Contains(names, cert.Subject.CommonName) {
-		return fmt.Errorf("ConfigMap %s: expected %s to allow %q, found %q", cm.Name, requestHeaderAllowedNamesKey, cert.Subject.CommonName, names)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
-	trusted, err := certs.ParseBundle([]byte(cm.Data[requestHeaderCAKey]))
-	if err != nil {
-		return fmt.Errorf("ConfigMap %s: %s: %w", cm.Name, requestHeaderCAKey, err)
+	if !frontproxy.AllowsName(trust.AllowedNames, cert.Subject.CommonName) {
+		return fmt.Errorf("%s: expected %s to allow %q, found %q", trustObject, frontproxy.AllowedNamesKey, cert.Subject.CommonName, trust.AllowedNames)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{
-		Roots: trusted.Pool(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: certs.Bundle(trust.CAs).Pool(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}); err != nil {
-		return fmt.Errorf("ConfigMap %s: expected %s to verify the client certificate: %w", cm.Name, requestHeaderCAKey, err)
-	}
-	users, err := certs.ParseBundle([]byte(cm.Data[clientCAKey]))
-	if err != nil {
-		return nil //nolint:nilerr // no CA of users: nothing to be separate from
-	}
-	for _, ca := range trusted {
-		if users.Contains(ca) {
-			return fmt.Errorf("ConfigMap %s: the CA %s is in %s and in %s: every user's certificate could pass for the front proxy; "+
-				"give the front proxy a CA of its own", cm.Name, ca.Subject, requestHeaderCAKey, clientCAKey)
-		}
+		return fmt.Errorf("%s: expected %s to verify the client certificate: %w", trustObject, frontproxy.CAKey, err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"example.com/extension-apiserver/cmd/internal/usage"
+	"example.com/extension-apiserver/internal/usage"
 )
 
 // Format is how a result is printed.

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authentication
+
+import (
+	"errors"
+	"net/http"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+)
+
+// certificates authenticates by the client certificate of the connection: with that of the front
+// proxy by the headers, with any other as its user. The two never mix. Where they share a CA, which
+// may be tolerated, the front proxy would otherwise be a user itself when its headers are rejected.
+type certificates struct {
+	proxy          *verifiedProxy
+	headers, users authenticator.Request
+}
+
+// AuthenticateRequest implements authenticator.Request.
+func (c *certificates) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
+		return nil, false, nil
+	}
+	isProxy, proxyErr := c.proxy.sends(req)
+	if isProxy {
+		resp, ok, err := c.headers.AuthenticateRequest(req)
+		if !ok && err == nil {
+			err = errors.New("the certificate is the front proxy's, but the request has no header with the user's name")
+		}
+		return resp, ok, err
+	}
+	resp, ok, err := c.users.AuthenticateRequest(req)
+	if ok && err == nil {
+		return resp, true, nil
+	}
+	return nil, false, utilerrors.NewAggregate([]error{proxyErr, err})
+}
