@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,19 +18,23 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/metrics"
 
-	"example.com/extension-apiserver/pkg/apis/openapi"
-	"example.com/extension-apiserver/pkg/apis/workshop"
 	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // Config is what a server is made of. Make it with Options.Config.
 type Config struct {
-	generic     *genericapiserver.RecommendedConfig
-	permissions *permissions
-	trust       *authentication.Trust
-	etcd        *embeddedEtcd
-	draining    draining
+	options        *Options
+	generic        *genericapiserver.RecommendedConfig
+	panics         *metrics.Counter
+	permissions    *permissions
+	trust          *authentication.Trust
+	authentication *authentication.Authenticator
+	lasting        *lasting
+	etcd           *embeddedEtcd
+	draining       draining
 }
 
 // Config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
@@ -47,7 +52,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := waitForTrust(ctx, delegated, o.Trust.tolerated()); err != nil {
+	if err := waitForTrust(ctx, delegated, o.Trust.tolerated(), o.api.Name); err != nil {
 		return nil, err
 	}
 	off, err := findUnserved(core)
@@ -58,7 +63,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{generic: genericapiserver.NewRecommendedConfig(Codecs), permissions: newPermissions(core, off, reviews...)}
+	c := &Config{generic: genericapiserver.NewRecommendedConfig(o.codecs), options: o, panics: panicsOf(o.api.Name), permissions: newPermissions(core, off, reviews...)}
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
@@ -79,13 +84,72 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 		return nil, err
 	}
 	c.generic.AddReadyzChecks(c.permissions)
-	c.generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		handler = limitAliases(withoutOpenAPIHash(handler), config.Serializer, config.MaxRequestBodyBytes)
-		guarded := c.permissions.guardWrites(refusePathNamespaces(handler, config.Serializer), config.Serializer)
-		chain := authentication.WithEvidence(genericapiserver.DefaultBuildHandlerChain(guarded, config))
-		return withWriteDeadline(c.draining.closeConnections(closeWithoutCredentials(answerPanics(chain))), config.RequestTimeout)
-	}
+	c.generic.BuildHandlerChainFunc = c.buildHandlerChain
 	return c, nil
+}
+
+// filter puts something before a handler.
+type filter func(http.Handler) http.Handler
+
+// buildHandlerChain puts our filters around those of the library, which authenticate a request, audit it,
+// impersonate, queue it by priority and fairness, and authorize it.
+func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	handler = chain(handler, c.authorizedFilters(config))
+	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
+	return chain(handler, c.unknownFilters(config))
+}
+
+// chain puts the filters before the handler, in the order in which a request meets them.
+func chain(handler http.Handler, filters []filter) http.Handler {
+	for _, filter := range slices.Backward(filters) {
+		handler = filter(handler)
+	}
+	return handler
+}
+
+// unknownFilters see each request first, when nobody knows who sends it.
+func (c *Config) unknownFilters(config *genericapiserver.Config) []filter {
+	return []filter{
+		// How the caller was authenticated, for IdentityReview.
+		authentication.WithEvidence,
+		// How long a body may take to arrive, and an answer to be taken.
+		func(h http.Handler) http.Handler { return withDeadlines(h, config.RequestTimeout) },
+		// How many requests there are at a time.
+		func(h http.Handler) http.Handler { return limitRequests(h, config.Serializer) },
+		// Connections end while the server stops.
+		c.draining.closeConnections,
+		// A connection of HTTP/2 without credentials has one request.
+		closeWithoutCredentials,
+		// A panic is answered and counted.
+		func(h http.Handler) http.Handler { return answerPanics(h, c.panics) },
+		// What the authorizer is too busy for is 429, with a Status.
+		func(h http.Handler) http.Handler { return answerRefusals(h, config.Serializer) },
+		// How the request was let in, for what outlives it: watches and upgraded connections.
+		c.lasting.remember,
+	}
+}
+
+// authorizedFilters see a request that may do what it asks for.
+func (c *Config) authorizedFilters(config *genericapiserver.Config) []filter {
+	return []filter{
+		// A watch ends when its caller lost the right, and has a place.
+		func(h http.Handler) http.Handler { return c.lasting.endWatches(h, config.Serializer) },
+		// No web page upgrades a connection.
+		func(h http.Handler) http.Handler {
+			return refuseForeignOrigins(h, config.CorsAllowedOriginList, config.Serializer)
+		},
+		// An upgraded connection leaves its seat, and ends like a watch.
+		func(h http.Handler) http.Handler { return c.lasting.detachUpgrades(h, config.Serializer) },
+		// Nothing is written while admission lacks a permission.
+		func(h http.Handler) http.Handler { return c.permissions.guardWrites(h, config.Serializer) },
+		// A namespace in a path is a name.
+		func(h http.Handler) http.Handler { return refusePathNamespaces(h, config.Serializer) },
+		// What YAML may cost, to encode and to decode.
+		func(h http.Handler) http.Handler { return limitYAMLAnswers(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return limitYAML(h, config.Serializer) },
+		// The OpenAPI document is served without redirects.
+		withoutOpenAPIHash,
+	}
 }
 
 // reviews are what the server must be allowed to ask kube-apiserver, each with the credentials that it is asked with.
@@ -94,7 +158,7 @@ func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
 	if err != nil {
 		return nil, err
 	}
-	needed := []need{{accessReviews, authorization}}
+	needed := []need{{accessReviews, authorization}, {trustReads, authentication}}
 	if o.Trust.BearerTokens {
 		needed = append(needed, need{tokenReviews, authentication})
 	}
@@ -119,11 +183,11 @@ func (o *Options) checkPort(ctx context.Context) error {
 func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
-	namer := openapinamer.NewDefinitionNamer(Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
-	config.OpenAPIConfig.Info.Title = workshop.GroupName
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
-	config.OpenAPIV3Config.Info.Title = workshop.GroupName
+	namer := openapinamer.NewDefinitionNamer(o.scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(o.api.OpenAPI, namer)
+	config.OpenAPIConfig.Info.Title = o.api.Group
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(o.api.OpenAPI, namer)
+	config.OpenAPIV3Config.Info.Title = o.api.Group
 }
 
 // switchOff disables the parts of the server that read an API which the cluster does not serve.
@@ -165,7 +229,7 @@ func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 	// and fairness takes every list for a small one.
 	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
 	etcdOptions.StorageConfig.Transport.TracerProvider = c.generic.TracerProvider
-	if err := etcdOptions.ApplyWithStorageFactoryTo(newStorageFactory(&etcdOptions), &c.generic.Config); err != nil {
+	if err := etcdOptions.ApplyWithStorageFactoryTo(o.newStorageFactory(&etcdOptions), &c.generic.Config); err != nil {
 		return fmt.Errorf("apply storage: %w", err)
 	}
 	return nil
@@ -174,7 +238,7 @@ func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 // applyRecommended applies the library's options and then puts our authenticator in the place of theirs.
 func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error {
 	// The client CA is read by a controller of ours, because the options keep theirs to themselves.
-	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authentication.TrustName, "client-ca-file", client)
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, frontproxy.ConfigMapName, frontproxy.ClientCAKey, client)
 	if err != nil {
 		return fmt.Errorf("watch the client CA: %w", err)
 	}
@@ -182,25 +246,38 @@ func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error
 	recommended := *o.Recommended
 	// applyTraces applied these.
 	recommended.EgressSelector, recommended.Traces = nil, nil
+	// newAuthorizer adds who is always allowed.
+	delegated := *recommended.Authorization
+	delegated.AlwaysAllowGroups, delegated.AlwaysAllowPaths = nil, nil
+	recommended.Authorization = &delegated
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
-	c.generic.Authorization.Authorizer = c.permissions.authorizer(c.generic.Authorization.Authorizer)
+	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(c.generic.Authorization.Authorizer, c.permissions.doubted); err != nil {
+		return err
+	}
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
 		return fmt.Errorf("watch whom to trust: %w", err)
 	}
 	sources := authentication.Sources{
 		RequestHeader: c.generic.Authentication.RequestHeaderConfig,
 		ClientCA:      clientCA,
-		Verdict:       c.trust.Verdict,
+		Status:        c.trust.Status,
 	}
 	if o.Trust.BearerTokens {
-		sources.TokenReviews = client.AuthenticationV1()
+		// A client of its own: its limit is used up by a flood of tokens.
+		tokens, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
+		if err != nil {
+			return err
+		}
+		sources.TokenReviews = tokens.AuthenticationV1()
 	}
 	c.generic.Authentication.APIAudiences = o.Trust.Audiences
-	if c.generic.Authentication.Authenticator, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
+	if c.authentication, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
 		return err
 	}
+	c.lasting = &lasting{authenticator: c.authentication, authorizer: c.generic.Authorization.Authorizer, panics: c.panics, period: confirmPeriod, limit: confirmLimit}
+	c.generic.Authentication.Authenticator = c.lasting
 	c.generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-trust", func(*http.Request) error { return sources.Ready() }))
 	return nil
 }

@@ -2,10 +2,10 @@
 
 // Package apiserver is the server: Options (flags) -> Validate -> Config -> New -> Run, as in k8s.io/apiserver.
 //
-// The way of a request: the aggregator of kube-apiserver connects with the front proxy's client certificate; TLS offers
-// the CAs of the live ConfigMap kube-system/extension-apiserver-authentication (authentication.go); pkg/authentication
-// takes the user from the headers; priority and fairness admits it; a SubjectAccessReview authorizes it; while the server
-// misses a permission, writes stop here (permissions.go); pkg/registry decodes, admits, validates and stores it (etcd.go).
-//
-// cmd/extension-apiserver calls it; it calls pkg/authentication, pkg/registry and pkg/apis/workshop/install.
+// The way of a request: limitedListener accepts the connection (connections.go), and limitRequests and
+// withDeadlines bound what it may hold before it is known who sends it. pkg/authentication takes the
+// user from the headers of the front proxy, from a certificate or from a token; priority and fairness
+// admits the request; a SubjectAccessReview authorizes it (authorization.go). Then come the filters for
+// requests that last (lasting.go, upgrades.go, origin.go), for writes (permissions.go, yamlbodies.go)
+// and pkg/registry. Config.unknownFilters and authorizedFilters have the order.
 package apiserver

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -30,6 +29,6 @@ func refusePathNamespaces(handler http.Handler, serializer runtime.NegotiatedSer
 			return
 		}
 		err := apierrors.NewBadRequest(fmt.Sprintf("invalid namespace %q: %s", info.Namespace, strings.Join(faults, ", ")))
-		responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+		responsewriters.RespondWithError(w, req, err, serializer)
 	})
 }

@@ -10,9 +10,15 @@ import "net/http"
 // front proxy carries all users' requests, and one of them must not end it by cancelling.
 func closeWithoutCredentials(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.ProtoMajor == 2 && (req.TLS == nil || len(req.TLS.PeerCertificates) == 0) && req.Header.Get("Authorization") == "" {
+		if req.ProtoMajor == 2 && !hasCredentials(req) {
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// hasCredentials returns whether a request shows a certificate or a token, good or bad. The token in the
+// protocol of a WebSocket is not looked for: such a request has no body, and is HTTP/1.1.
+func hasCredentials(req *http.Request) bool {
+	return (req.TLS != nil && len(req.TLS.PeerCertificates) > 0) || req.Header.Get("Authorization") != ""
 }

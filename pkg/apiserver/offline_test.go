@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"example.com/extension-apiserver/pkg/authentication"
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // offline is a whole server of this package, in this process, whose kube-apiserver is a stub.
@@ -32,9 +32,9 @@ type offline struct {
 	tls     *tls.Config
 }
 
-// startOffline starts the server that the options make, with its real chain of handlers, storage and TLS. The test changes the
+// startOffline starts the server that the options make for the API, with its real chain of handlers, storage and TLS. The test changes the
 // configuration, and adds handlers, in the ways that the library has for that. It returns when the server is ready.
-func startOffline(t *testing.T, change func(*Config), handlers map[string]http.HandlerFunc) *offline {
+func startOffline(t *testing.T, api API, change func(*Config), handlers map[string]http.HandlerFunc) *offline {
 	t.Helper()
 	dir := t.TempDir()
 	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: certs.Service{Name: "offline", Namespace: "default"}}); err != nil {
@@ -47,7 +47,7 @@ func startOffline(t *testing.T, change func(*Config), handlers map[string]http.H
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := NewOptions()
+	o := NewOptions(api)
 	o.DataDir = filepath.Join(dir, "data")
 	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = stubKubeAPIServer(t, dir)
 	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
@@ -116,7 +116,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 	}
 	trust := corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: authentication.TrustName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: frontproxy.ConfigMapName},
 		Data: map[string]string{
 			"client-ca-file": string(certs.Bundle{users.Certificate}.PEM()), "requestheader-client-ca-file": string(proxyCA),
 			"requestheader-allowed-names": `["` + certs.FrontProxyUser + `"]`, "requestheader-username-headers": `["X-Remote-User"]`,
@@ -132,7 +132,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 	configMaps := "/api/v1/namespaces/" + metav1.NamespaceSystem + "/configmaps"
 	answers := map[string]any{
 		configMaps: list("v1", "ConfigMapList", trust),
-		configMaps + "/" + authentication.TrustName: trust,
+		configMaps + "/" + frontproxy.ConfigMapName: trust,
 		"/apis/" + flows:                                         metav1.APIResourceList{GroupVersion: flows, APIResources: []metav1.APIResource{{Name: "flowschemas"}, {Name: "prioritylevelconfigurations"}}},
 		"/apis/" + flows + "/flowschemas":                        list(flows, "FlowSchemaList"),
 		"/apis/" + flows + "/prioritylevelconfigurations":        list(flows, "PriorityLevelConfigurationList"),

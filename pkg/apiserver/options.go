@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -19,17 +21,10 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
-
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 )
 
-const (
-	// defaultPort is above 1024, so that the server needs no privilege to bind it.
-	defaultPort = 6443
-	// defaultDataDir is where a container mounts a volume.
-	defaultDataDir = "/var/lib/extension-apiserver"
-)
+// defaultPort is above 1024, so that the server needs no privilege to bind it.
+const defaultPort = 6443
 
 // Options are the flags of the server.
 type Options struct {
@@ -44,29 +39,41 @@ type Options struct {
 	DataDir string
 	Trust   TrustOptions
 	Logs    *logsapi.LoggingConfiguration
+
+	api    API
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
 }
 
-// The gates of the log flags are not among the library's own, and none can be added once there are flags.
-func init() { utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) }
+// The gates of the log flags are not among the library's own, and none can be added once there are flags. The gates of
+// k8s.io libraries are those of the process: two servers in one have the same.
+var addLogGates = sync.OnceValue(func() error { return logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate) })
 
-// NewOptions returns the defaults.
-func NewOptions() *Options {
+// NewOptions returns the defaults of a server for the API, which API.Validate found nothing wrong with.
+func NewOptions(api API) *Options {
+	utilruntime.Must(addLogGates())
+	scheme, err := api.newScheme()
+	utilruntime.Must(err)
+	codecs := serializer.NewCodecFactory(scheme)
 	recommended := genericoptions.NewRecommendedOptions("", nil)
 	recommended.Etcd = nil
 	recommended.SecureServing.BindPort = defaultPort
+	// As kube-apiserver has it. Up to 256 KiB of a body are kept for each stream, before it is known
+	// who sends it; the library recommends 1000.
+	recommended.SecureServing.HTTP2MaxStreamsPerConnection = 100
 	// Without a kubeconfig and outside of a cluster there is nobody to ask who a caller is: refuse to start.
 	recommended.Authentication.RemoteKubeConfigFileOptional = false
 	recommended.Authorization.RemoteKubeConfigFileOptional = false
 	// Profiles and flag dumps tell more about a server than its users need to know.
 	recommended.Features.EnableProfiling = false
 
-	codec := Codecs.LegacyCodec(install.StorageVersion())
+	codec := codecs.LegacyCodec(api.storageVersion())
 	serverRun := genericoptions.NewServerRunOptions()
 	// The library's default is 0: open watches are not told that the server stops, and hold it up until the request
 	// timeout of 60 s. The aggregator and kube-controller-manager always hold some.
 	serverRun.ShutdownWatchTerminationGracePeriod = 10 * time.Second
 
-	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+workshop.GroupName, codec))
+	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+api.Group, codec))
 	// The form that the built-in kinds have in etcd; it is smaller than JSON.
 	etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	// Each deletion waits for the disks of the etcd. With the library's default of 1, one after the other, 40 a second were deleted from
@@ -81,9 +88,12 @@ func NewOptions() *Options {
 		ServerRun:   serverRun,
 		Recommended: recommended,
 		Etcd:        etcd,
-		DataDir:     defaultDataDir,
+		DataDir:     "/var/lib/" + api.Name, // where a container mounts a volume
 		Trust:       TrustOptions{BearerTokens: true},
 		Logs:        logsapi.NewLoggingConfiguration(),
+		api:         api,
+		scheme:      scheme,
+		codecs:      codecs,
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 // TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
 func TestDefaults(t *testing.T) {
-	o := NewOptions()
+	o := NewOptions(testAPI)
 	for _, tc := range []struct {
 		name      string
 		got, want any
@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 // TestFlags: those that would let an operator weaken the trust are not there at all.
 func TestFlags(t *testing.T) {
 	all := sets.New[string]()
-	fss := NewOptions().Flags()
+	fss := NewOptions(testAPI).Flags()
 	for _, fs := range fss.FlagSets {
 		fs.VisitAll(func(flag *pflag.Flag) { all.Insert(flag.Name) })
 	}
@@ -68,7 +68,7 @@ func TestFlags(t *testing.T) {
 // TestComplete: one kubeconfig serves all purposes, unless one has its own.
 func TestComplete(t *testing.T) {
 	for _, tc := range []struct{ own, want string }{{"", "main"}, {"other", "other"}} {
-		o := NewOptions()
+		o := NewOptions(testAPI)
 		o.Recommended.CoreAPI.CoreAPIKubeconfigPath = "main"
 		o.Recommended.Authentication.RemoteKubeConfigFile = tc.own
 		o.Complete()
@@ -83,7 +83,7 @@ func TestComplete(t *testing.T) {
 
 // TestSwitchOff: a part whose API is not served is off, and the others are as they were.
 func TestSwitchOff(t *testing.T) {
-	o := NewOptions()
+	o := NewOptions(testAPI)
 	o.switchOff(sets.New("ValidatingAdmissionPolicy"))
 	if !o.Recommended.Features.EnablePriorityAndFairness {
 		t.Error("priority and fairness: got off, want on")
@@ -138,7 +138,7 @@ func TestValidate(t *testing.T) {
 		{"valid with etcd", func(o *Options) {
 			o.Etcd.StorageConfig.Transport.ServerList, o.DataDir = []string{"https://127.0.0.1:2379"}, ""
 		}, nil},
-		{"nothing set", func(o *Options) { *o = *NewOptions() }, []string{
+		{"nothing set", func(o *Options) { *o = *NewOptions(testAPI) }, []string{
 			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a kubeconfig file",
 			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR`,
 		}},
@@ -176,7 +176,7 @@ func TestValidate(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := NewOptions()
+			o := NewOptions(testAPI)
 			o.DataDir = dir
 			o.Recommended.CoreAPI.CoreAPIKubeconfigPath = filepath.Join(dir, "kubeconfig")
 			certificate(o, "a/tls.crt", "a/tls.key")

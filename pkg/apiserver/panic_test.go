@@ -99,7 +99,7 @@ func captureLog(t *testing.T) *logBuffer {
 func TestS34Panic(t *testing.T) {
 	log := captureLog(t)
 	release := make(chan struct{})
-	s := startOffline(t, func(c *Config) {
+	s := startOffline(t, testAPI, func(c *Config) {
 		c.generic.RESTOptionsGetter = panicking{c.generic.RESTOptionsGetter}
 	}, map[string]http.HandlerFunc{
 		"/slow":       func(w http.ResponseWriter, _ *http.Request) { <-release; _, _ = io.WriteString(w, "slow") },
@@ -118,11 +118,11 @@ func TestS34Panic(t *testing.T) {
 			for i := range 8 {
 				client.want(t, http.MethodGet, gadgets+"/panics", "", "500")
 				client.want(t, http.MethodGet, gadgets+"/nil", "", "500")
-				client.want(t, http.MethodPost, gadgets, gadget("panics"), "500")
+				client.want(t, http.MethodPost, gadgets, gadgetNamed("panics"), "500")
 				client.want(t, http.MethodGet, "/panic", "", "500")
 				client.want(t, http.MethodGet, "/late-panic", "", "cut")
 				client.want(t, http.MethodGet, gadgets+"/aborts", "", "cut")
-				client.want(t, http.MethodPost, gadgets, gadget(fmt.Sprintf("fine-%d-%d", client.major(), i)), "201")
+				client.want(t, http.MethodPost, gadgets, gadgetNamed(fmt.Sprintf("fine-%d-%d", client.major(), i)), "201")
 			}
 			release <- struct{}{}
 			if got := <-slow; got != "200" {
@@ -155,6 +155,6 @@ func TestS34Panic(t *testing.T) {
 
 const gadgets = "/apis/workshop.example.com/v1/gadgets"
 
-func gadget(name string) string {
+func gadgetNamed(name string) string {
 	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
 }

@@ -5,23 +5,35 @@ package apiserver
 import (
 	"errors"
 	"net/http"
+	"strings"
+	"sync"
 
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-var panics = metrics.NewCounter(&metrics.CounterOpts{
-	Name:           "extension_apiserver_panics_total",
-	Help:           "Requests that ended in a panic.",
-	StabilityLevel: metrics.ALPHA,
-})
+// panicCounters are those of the process, by the name of the component: the registry of metrics is one, too.
+var panicCounters sync.Map
 
-func init() { legacyregistry.MustRegister(panics) }
+// panicsOf returns the counter of a component's panics.
+func panicsOf(component string) *metrics.Counter {
+	counter := metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem:      strings.ReplaceAll(component, "-", "_"),
+		Name:           "panics_total",
+		Help:           "Requests that ended in a panic.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	known, there := panicCounters.LoadOrStore(component, counter)
+	if !there {
+		legacyregistry.MustRegister(counter)
+	}
+	return known.(*metrics.Counter)
+}
 
 // answerPanics lets the caller have the 500 that the library writes when a request panics, and counts it. The library panics on, and
 // net/http then breaks the answer off, the 500 with it. That is right only for an answer that had begun: half of it must not look whole.
-func answerPanics(handler http.Handler) http.Handler {
+func answerPanics(handler http.Handler, panics *metrics.Counter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		first := &firstStatus{ResponseWriter: w}
 		defer func() {

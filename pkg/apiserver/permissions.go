@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -16,10 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
@@ -50,7 +47,7 @@ type permissions struct {
 
 // need is an API and the client that uses it: reviews may have a kubeconfig of their own.
 type need struct {
-	watched
+	requiredAPI
 	client kubernetes.Interface
 }
 
@@ -60,10 +57,10 @@ type silence struct {
 	err   error
 }
 
-// newPermissions is about the APIs that are watched, but for those of the parts that are off, and about the reviews.
+// newPermissions covers the required APIs, except those of parts that are off, and the reviews.
 func newPermissions(client kubernetes.Interface, off sets.Set[string], reviews ...need) *permissions {
 	p := &permissions{needed: reviews, doubt: make(chan struct{}, 1)}
-	for _, api := range watchedAPIs {
+	for _, api := range requiredAPIs {
 		if !off.Has(api.part) {
 			p.needed = append(p.needed, need{api, client})
 		}
@@ -87,31 +84,25 @@ func (p *permissions) run(ctx context.Context) {
 	}
 }
 
-// look asks for every right once. While no answer comes, the last one counts.
-func (p *permissions) look(parent context.Context) {
-	ctx, cancel := context.WithTimeout(parent, startTimeout)
-	defer cancel()
+// look asks for every right once. While no answer comes, the last one counts. Each question has a
+// time of its own: a kube-apiserver that is slow to answer all of them is not silent.
+func (p *permissions) look(ctx context.Context) {
 	missing := []string{}
 	for _, api := range p.needed {
-		resource, subresource, _ := strings.Cut(api.resource.Resource, "/")
 		for _, verb := range api.verbs {
-			review, err := api.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Group: api.resource.Group, Version: api.resource.Version, Resource: resource, Subresource: subresource, Verb: verb,
-				}},
-			}, metav1.CreateOptions{})
+			allowed, err := api.allowed(ctx, verb)
 			if err != nil {
-				if parent.Err() == nil {
+				if ctx.Err() == nil {
 					p.unanswered(err)
 				}
 				return
 			}
-			if !review.Status.Allowed {
+			p.silence.Store(nil)
+			if !allowed {
 				missing = append(missing, fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part))
 			}
 		}
 	}
-	p.silence.Store(nil)
 	if before := p.missing.Swap(&missing); before == nil || !slices.Equal(*before, missing) {
 		if err := p.problem(); err != nil {
 			klog.ErrorS(err, "Not ready")
@@ -119,6 +110,23 @@ func (p *permissions) look(parent context.Context) {
 			klog.InfoS("All permissions are granted")
 		}
 	}
+}
+
+// allowed asks kube-apiserver whether this server has a right.
+func (n need) allowed(ctx context.Context, verb string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	resource, subresource, _ := strings.Cut(n.resource.Resource, "/")
+	review, err := n.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: n.resource.Group, Version: n.resource.Version, Resource: resource, Subresource: subresource,
+			Namespace: n.namespace, Name: n.name, Verb: verb,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
 }
 
 // unanswered notes that kube-apiserver did not answer, and since when it does not.
@@ -154,26 +162,17 @@ func (p *permissions) Check(*http.Request) error {
 	return p.problem()
 }
 
-// authorizer asks next. When that gets no answer, it is time to look whether kube-apiserver gives one at all. What went wrong is
-// for the log: it names kube-apiserver's address, and callers would read it in the answer.
-func (p *permissions) authorizer(next authorizer.Authorizer) authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		decision, reason, err := next.Authorize(ctx, a)
-		if err == nil {
-			return decision, reason, nil
-		}
-		select {
-		case p.doubt <- struct{}{}:
-		default:
-		}
-		klog.FromContext(ctx).Error(err, "Asking kube-apiserver whether a request is allowed", "user", a.GetUser().GetName(), "verb", a.GetVerb(), "path", a.GetPath())
-		return authorizer.DecisionNoOpinion, "", errors.New("kube-apiserver could not be asked whether this is allowed; try again, the log of this server says why")
-	})
+// doubted is for others who got no answer from kube-apiserver: it is time to look whether it gives
+// one at all.
+func (p *permissions) doubted() {
+	select {
+	case p.doubt <- struct{}{}:
+	default:
+	}
 }
 
 // guardWrites answers 503 to writes while a permission is missing: admission could not be applied to them.
 func (p *permissions) guardWrites(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	writes := sets.New("create", "update", "patch", "delete", "deletecollection")
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		err := p.problem()
@@ -181,7 +180,6 @@ func (p *permissions) guardWrites(handler http.Handler, serializer runtime.Negot
 			handler.ServeHTTP(w, req)
 			return
 		}
-		gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-		responsewriters.ErrorNegotiated(apierrors.NewServiceUnavailable(err.Error()), serializer, gv, w, req)
+		responsewriters.RespondWithError(w, req, apierrors.NewServiceUnavailable(err.Error()), serializer)
 	})
 }

@@ -28,13 +28,14 @@ import (
 type cluster struct {
 	unserved, denied sets.Set[string] // "namespaces", "list namespaces"
 	fails            error
+	slow             time.Duration
 	reviews          int
 }
 
 func (c *cluster) client() *fake.Clientset {
 	client := fake.NewClientset()
 	served := map[string]*metav1.APIResourceList{}
-	for _, api := range watchedAPIs {
+	for _, api := range requiredAPIs {
 		gv := api.resource.GroupVersion().String()
 		if c.unserved.Has(api.resource.Resource) {
 			continue
@@ -47,6 +48,9 @@ func (c *cluster) client() *fake.Clientset {
 	}
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.reviews++
+		if c.slow > 0 {
+			<-time.After(c.slow)
+		}
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		a := review.Spec.ResourceAttributes
 		review.Status.Allowed = !c.denied.Has(strings.TrimSuffix(a.Verb+" "+a.Resource+"/"+a.Subresource, "/"))
@@ -125,7 +129,7 @@ func TestPermissions(t *testing.T) {
 	p.look(t.Context())
 	check("when all was granted and kube-apiserver does not answer", "")
 	c.fails = nil
-	for _, api := range watchedAPIs {
+	for _, api := range requiredAPIs {
 		for _, verb := range api.verbs {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
 			p.look(t.Context())
@@ -144,7 +148,7 @@ func TestPermissionsPeriod(t *testing.T) {
 		p := newPermissions(c.client(), nil)
 		go p.run(ctx)
 		look := 0
-		for _, api := range watchedAPIs {
+		for _, api := range requiredAPIs {
 			look += len(api.verbs)
 		}
 		within := func(d time.Duration) int {
@@ -198,7 +202,7 @@ func TestGuardWrites(t *testing.T) {
 		{"create when all is granted", granted, resource("create"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			handler := tc.permissions.guardWrites(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), Codecs)
+			handler := tc.permissions.guardWrites(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), testCodecs)
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info), http.MethodPost, "/", nil)
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, req)

@@ -23,7 +23,7 @@ import (
 
 // TestQuotaPlugin: quota is on by default, and the last to be asked.
 func TestQuotaPlugin(t *testing.T) {
-	options := NewOptions().Recommended.Admission
+	options := NewOptions(testAPI).Recommended.Admission
 	order := options.RecommendedPluginOrder
 	if slices.Index(order, "ResourceQuota") != len(order)-1 || options.DefaultOffPlugins.Has("ResourceQuota") {
 		t.Errorf("plugins %v without %v, want ResourceQuota last", order, options.DefaultOffPlugins.UnsortedList())
@@ -56,7 +56,7 @@ func TestQuota(t *testing.T) {
 	plugin.SetDrainedNotification(t.Context().Done())
 	plugin.SetExternalKubeClientSet(client)
 	plugin.SetExternalKubeInformerFactory(factory)
-	initializers, err := NewOptions().Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{SharedInformerFactory: factory})
+	initializers, err := NewOptions(testAPI).Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{SharedInformerFactory: factory})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,12 +49,12 @@ func TestRBAC(t *testing.T) {
 		t.Errorf("ClusterRoles in rbac.yaml: got %d, want 1", roles)
 	}
 	needed := sets.New[string]()
-	for _, api := range watchedAPIs {
+	for _, api := range requiredAPIs {
 		for _, verb := range api.verbs {
 			needed.Insert(verb + " " + api.resource.Group + "/" + api.resource.Resource)
 		}
 	}
 	if diff := cmp.Diff(sets.List(needed), sets.List(granted)); diff != "" {
-		t.Errorf("rights in rbac.yaml (-what watchedAPIs needs +what rbac.yaml grants):\n%s", diff)
+		t.Errorf("rights in rbac.yaml (-what requiredAPIs needs +what rbac.yaml grants):\n%s", diff)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,9 +31,9 @@ func TestSilence(t *testing.T) {
 		// The next look by itself is in a minute.
 		<-time.After(time.Second)
 		c.fails = errors.New("dial tcp 192.0.2.1:6443: no route")
-		_, _, err := p.authorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 			return authorizer.DecisionAllow, "", c.fails
-		})).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
+		}), p.doubted).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
 		if err == nil || strings.Contains(err.Error(), "192.0.2.1") {
 			t.Errorf("answer to the caller: got %v, want an error without the address", err)
 		}
@@ -53,10 +55,110 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// TestSlowReviews: a kube-apiserver that takes 250 ms for each of more than 20 reviews is not silent.
+func TestSlowReviews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &cluster{slow: 300 * time.Millisecond}
+		p := newPermissions(c.client(), nil)
+		go p.run(ctx)
+		<-time.After(3 * silenceLimit)
+		if err := p.Check(nil); err != nil || c.reviews < 20 {
+			t.Errorf("after %d reviews: got %v, want at least 20 and all well", c.reviews, err)
+		}
+	})
+}
+
+// TestReviewUnanswered: one review without an answer is no silence, however long it takes to ask for all the others.
+func TestReviewUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &cluster{slow: silenceLimit / 5}
+		p := newPermissions(c.client(), nil)
+		p.unanswered(errors.New("no answer"))
+		go p.run(ctx)
+		<-time.After(2 * silenceLimit)
+		if p.missing.Load() != nil {
+			t.Fatal("all was asked, want some left")
+		}
+		if s := p.silence.Load(); s != nil {
+			t.Errorf("got silence since %s, want none after an answer", s.since)
+		}
+		cancel()
+		<-time.After(100 * c.slow) // for the rest
+	})
+}
+
+// TestCancelledRequest: a caller that leaves is no sign that kube-apiserver does not answer.
+func TestCancelledRequest(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		doubts := 0
+		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			if cancelled {
+				cancel()
+			}
+			return authorizer.DecisionNoOpinion, "", errors.New("no answer")
+		}), func() { doubts++ }).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
+		if err == nil || (doubts == 0) != cancelled {
+			t.Errorf("cancelled %t: got error %v and %d doubts", cancelled, err, doubts)
+		}
+		cancel()
+	}
+}
+
+// TestUserReviews: one user's questions wait for each other, and not another user's for them.
+func TestUserReviews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		a, err := NewOptions(testAPI).newAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetUser().GetName() == "ann" {
+				return authorizer.DecisionAllow, "", nil
+			}
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			<-time.After(time.Second)
+			return authorizer.DecisionNoOpinion, "", nil
+		}), func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var mallory sync.WaitGroup
+		refused := atomic.Int32{}
+		for range userReviews + userReviewsWaiting + 5 {
+			mallory.Go(func() {
+				if _, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "mallory"}}); err != nil {
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}}); err != nil || time.Since(began) != 0 {
+			t.Errorf("another user: got %v after %s, want an answer at once", err, time.Since(began))
+		}
+		// The kubelet's probes are requests of system:anonymous too.
+		for what, attributes := range map[string]authorizer.AttributesRecord{
+			"a probe":        {User: &user.DefaultInfo{Name: "mallory"}, Verb: "get", Path: "/livez"},
+			"system:masters": {User: &user.DefaultInfo{Name: "mallory", Groups: []string{user.SystemPrivilegedGroup}}, Verb: "get", Path: "/"},
+		} {
+			if decision, _, err := a.Authorize(t.Context(), attributes); decision != authorizer.DecisionAllow || err != nil || time.Since(began) != 0 {
+				t.Errorf("%s: got %v and %v after %s, want it allowed at once", what, decision, err, time.Since(began))
+			}
+		}
+		mallory.Wait()
+		if most.Load() != userReviews || refused.Load() != 5 {
+			t.Errorf("got %d questions at a time and %d refused, want %d and 5", most.Load(), refused.Load(), userReviews)
+		}
+	})
+}
+
 // TestReviewsAllowed: the right to ask for a verdict is looked for with the credentials that ask.
 func TestReviewsAllowed(t *testing.T) {
 	granted := &cluster{}
-	refused := &cluster{denied: sets.New("create subjectaccessreviews", "create tokenreviews")}
+	refused := &cluster{denied: sets.New("create subjectaccessreviews", "create tokenreviews", "watch configmaps")}
 	for _, tc := range []struct {
 		name          string
 		core, reviews *cluster
@@ -65,11 +167,11 @@ func TestReviewsAllowed(t *testing.T) {
 		{"allowed", granted, granted, ""},
 		{"allowed to those who ask", refused, granted, ""},
 		{"not allowed to those who ask", granted, refused, "this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
-			"create tokenreviews.authentication.k8s.io (for bearer tokens); grant it the rules of manifests/base/rbac.yaml"},
+			"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()
-			p := newPermissions(tc.core.client(), nil, need{accessReviews, client}, need{tokenReviews, client})
+			p := newPermissions(tc.core.client(), nil, need{accessReviews, client}, need{tokenReviews, client}, need{trustReads, client})
 			p.look(t.Context())
 			if got := fmt.Sprint(p.Check(nil)); got != cmp.Or(tc.want, "<nil>") {
 				t.Errorf("got %s, want %s", got, tc.want)

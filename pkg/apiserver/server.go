@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	genericfilters "k8s.io/apiserver/pkg/server/filters"
 
 	"example.com/extension-apiserver/pkg/authentication"
 	"example.com/extension-apiserver/pkg/registry"
@@ -17,11 +15,12 @@ import (
 
 // Server is a server that is ready to run.
 type Server struct {
-	generic     *genericapiserver.GenericAPIServer
-	permissions *permissions
-	trust       *authentication.Trust
-	etcd        *embeddedEtcd
-	draining    *draining
+	generic        *genericapiserver.GenericAPIServer
+	authentication *authentication.Authenticator
+	permissions    *permissions
+	trust          *authentication.Trust
+	etcd           *embeddedEtcd
+	draining       *draining
 }
 
 // New installs the API group. On an error the embedded etcd is stopped.
@@ -31,19 +30,19 @@ func (c *Config) New() (_ *Server, err error) {
 			c.etcd.close()
 		}
 	}()
-	group, err := registry.NewAPIGroupInfo(Scheme, Codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
+	group, err := registry.NewAPIGroupInfo(c.options.api.Group, c.options.api.Kinds, c.options.scheme, c.options.codecs,
+		c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
 	if err != nil {
 		return nil, err
 	}
-	c.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.StringKeySet(registry.LongRunning(group)))
-	generic, err := c.generic.Complete().New("extension-apiserver", genericapiserver.NewEmptyDelegate())
+	generic, err := c.generic.Complete().New(c.options.api.Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("create server: %w", err)
 	}
 	if err := generic.InstallAPIGroup(group); err != nil {
 		return nil, fmt.Errorf("install API group: %w", err)
 	}
-	return &Server{generic: generic, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
+	return &Server{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
 }
 
 // Run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
@@ -53,12 +52,16 @@ func (s *Server) Run(ctx context.Context) error {
 	// Requests are served for a while after the context ended: until the last, trust is followed.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	go s.permissions.run(serving)
-	go s.trust.Run(serving)
-	go releaseStartMemory(ctx)
-	go s.draining.run(ctx, s.generic.ShutdownDelayDuration)
 	if s.etcd != nil {
 		defer s.etcd.close()
+	}
+	if err := replaceServer(serving, s.generic, s.authentication.IsFrontProxy); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	go s.permissions.run(serving)
+	go s.trust.Run(serving)
+	go s.draining.run(ctx, s.generic.ShutdownDelayDuration)
+	if s.etcd != nil {
 		go func() {
 			select {
 			case err := <-s.etcd.failed():

@@ -17,10 +17,10 @@ import (
 
 // newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which ignores
 // --storage-media-type.
-func newStorageFactory(o *genericoptions.EtcdOptions) serverstorage.StorageFactory {
+func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) serverstorage.StorageFactory {
 	return serverstorage.NewDefaultStorageFactory(
-		o.StorageConfig, o.DefaultStorageMediaType, Codecs,
-		serverstorage.NewDefaultResourceEncodingConfig(Scheme), serverstorage.NewResourceConfig(), nil)
+		etcd.StorageConfig, etcd.DefaultStorageMediaType, o.codecs,
+		serverstorage.NewDefaultResourceEncodingConfig(o.scheme), serverstorage.NewResourceConfig(), nil)
 }
 
 // waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be

@@ -28,11 +28,11 @@ func TestStoredForm(t *testing.T) {
 		{runtime.ContentTypeJSON, "{"},
 	} {
 		t.Run(tc.mediaType, func(t *testing.T) {
-			o := NewOptions()
+			o := NewOptions(testAPI)
 			if tc.mediaType != "" {
 				o.Etcd.DefaultStorageMediaType = tc.mediaType
 			}
-			config, err := newStorageFactory(o.Etcd).NewConfig(workshop.Resource("gadgets"), &workshop.Gadget{})
+			config, err := o.newStorageFactory(o.Etcd).NewConfig(workshop.Resource("gadgets"), &workshop.Gadget{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestStoredForm(t *testing.T) {
 // TestStorageConnections: the stores send spans to where the flag says, and tell priority and fairness how many objects
 // there are. The library does neither for them.
 func TestStorageConnections(t *testing.T) {
-	o, c := NewOptions(), &Config{generic: genericapiserver.NewRecommendedConfig(Codecs)}
+	o, c := NewOptions(testAPI), &Config{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
 	o.DataDir = t.TempDir()
 	o.Recommended.Traces.ConfigFile = filepath.Join(t.TempDir(), "tracing.yaml")
 	if err := os.WriteFile(o.Recommended.Traces.ConfigFile, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"), 0o600); err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/pkg/frontproxy"
 )
 
 // TrustOptions say whom the server believes, beside what the library has flags for.
 type TrustOptions struct {
-	// Tolerate are weaknesses of the front proxy's trust (authentication.Weaknesses) with which the server starts all the same.
+	// Tolerate are weaknesses of the front proxy's trust (frontproxy.Weaknesses) with which the server starts all the same.
 	Tolerate []string
 	// BearerTokens says whether tokens that are sent to the server's own port are reviewed. Default: true.
 	BearerTokens bool
@@ -25,7 +25,7 @@ type TrustOptions struct {
 
 func (o *TrustOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Tolerate, "front-proxy-tolerate", o.Tolerate, "Weaknesses of the front proxy's trust with which the server starts all the same: "+
-		strings.Join(authentication.Weaknesses, ", ")+". Without this it refuses to take anybody for the front proxy.")
+		strings.Join(frontproxy.Weaknesses, ", ")+". Without this it rejects all front-proxy identities.")
 	fs.BoolVar(&o.BearerTokens, "authentication-bearer-tokens", o.BearerTokens, "Review bearer tokens that are sent to this server's own port. "+
 		"Requests through kube-apiserver need none; those past it miss its audit log and its flow control.")
 	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "Audiences of which a bearer token must have one. Unset: those of kube-apiserver.")
@@ -34,8 +34,8 @@ func (o *TrustOptions) addFlags(fs *pflag.FlagSet) {
 func (o *TrustOptions) validate() []error {
 	var errs []error
 	for _, weakness := range o.Tolerate {
-		if !slices.Contains(authentication.Weaknesses, weakness) {
-			errs = append(errs, fmt.Errorf("--front-proxy-tolerate is %q, expected %s", weakness, strings.Join(authentication.Weaknesses, " or ")))
+		if !slices.Contains(frontproxy.Weaknesses, weakness) {
+			errs = append(errs, fmt.Errorf("--front-proxy-tolerate is %q, expected %s", weakness, strings.Join(frontproxy.Weaknesses, " or ")))
 		}
 	}
 	return errs

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registration registers the API with the aggregation layer of kube-apiserver: it makes the APIServices from the
-// one list of versions, applies them, and waits until clients can use the API.
-//
-// cmd/extension-apiserver prints the APIServices, test/env applies them; it calls pkg/apis/workshop/install.
+// Package registration registers an API with the aggregation layer of kube-apiserver: it makes the APIServices of its
+// versions, applies them, and waits until clients can use the API.
 package registration
 
 import (
@@ -14,12 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
-
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 )
 
 const (
@@ -39,14 +36,14 @@ type Backend struct {
 	CABundle []byte
 }
 
-// APIServices returns one APIService for each version in install.Versions.
-func APIServices(backend Backend) []*apiregistrationv1.APIService {
+// APIServices returns one APIService for each of the versions, the preferred one first.
+func APIServices(versions []schema.GroupVersion, backend Backend) []*apiregistrationv1.APIService {
 	port := backend.Port
 	if port == 0 {
 		port = 443
 	}
 	var all []*apiregistrationv1.APIService
-	for i, gv := range install.GroupVersions() {
+	for i, gv := range versions {
 		all = append(all, &apiregistrationv1.APIService{
 			TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
 			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
@@ -107,12 +104,12 @@ func Available(ctx context.Context, client apiregistration.APIServiceInterface, 
 
 // Discovered returns nil when the aggregated discovery of kube-apiserver, which clients read, lists every version of the
 // group, fresh and with its resources.
-func Discovered(client discovery.AggregatedDiscoveryInterface) error {
+func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema.GroupVersion) error {
 	_, resources, failed, err := client.GroupsAndMaybeResources()
 	if err != nil {
 		return fmt.Errorf("read discovery: %w", err)
 	}
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range versions {
 		if err := failed[gv]; err != nil {
 			return fmt.Errorf("discovery of %s: %w", gv, err)
 		}
@@ -125,12 +122,12 @@ func Discovered(client discovery.AggregatedDiscoveryInterface) error {
 
 // Described returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and so does
 // MutatingAdmissionPolicy in our own server, which refuses writes without it.
-func Described(client openapi.Client) error {
+func Described(client openapi.Client, versions []schema.GroupVersion) error {
 	paths, err := client.Paths()
 	if err != nil {
 		return fmt.Errorf("read OpenAPI v3: %w", err)
 	}
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range versions {
 		described, ok := paths["apis/"+gv.String()]
 		if !ok {
 			return fmt.Errorf("OpenAPI v3 does not list %s yet", gv)

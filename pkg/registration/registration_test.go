@@ -5,7 +5,6 @@ package registration
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,33 +14,22 @@ import (
 	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
-
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 )
 
 var backend = Backend{Namespace: "demo", Name: "api", CABundle: []byte("PEM")}
 
-// severalVersions makes install.Versions a list of three for the time of the test.
-func severalVersions(t *testing.T) {
-	t.Helper()
-	before := install.Versions
-	t.Cleanup(func() { install.Versions = before })
-	install.Versions = slices.Clone(before[:1])
-	for _, version := range []string{"v1test2", "v1test1"} {
-		install.Versions = append(install.Versions, install.Version{GroupVersion: schema.GroupVersion{Group: before[0].GroupVersion.Group, Version: version}})
-	}
-}
+// versions are those of an API, the preferred one first.
+var versions = []schema.GroupVersion{{Group: "demo.example.com", Version: "v1"}, {Group: "demo.example.com", Version: "v1test2"}, {Group: "demo.example.com", Version: "v1test1"}}
 
 // TestAPIServices: one for each version, in the order of the list, and none of them without a CA.
 func TestAPIServices(t *testing.T) {
-	severalVersions(t)
-	services := APIServices(backend)
-	if len(services) != len(install.Versions) {
-		t.Fatalf("got %d APIServices, want %d, one for each version", len(services), len(install.Versions))
+	services := APIServices(versions, backend)
+	if len(services) != len(versions) {
+		t.Fatalf("got %d APIServices, want %d, one for each version", len(services), len(versions))
 	}
 	var last int32
 	for i, s := range services {
-		gv := install.Versions[i].GroupVersion
+		gv := versions[i]
 		if want := gv.Version + "." + gv.Group; s.Name != want || s.Spec.Version != gv.Version || s.Spec.Group != gv.Group {
 			t.Errorf("APIService %d: got %s of %s/%s, want %s", i, s.Name, s.Spec.Group, s.Spec.Version, want)
 		}
@@ -68,7 +56,7 @@ func TestBackend(t *testing.T) {
 	for _, tc := range []struct{ have, want int32 }{{0, 443}, {6443, 6443}} {
 		b := backend
 		b.Port = tc.have
-		got := APIServices(b)[0].Spec.Service
+		got := APIServices(versions, b)[0].Spec.Service
 		want := &apiregistrationv1.ServiceReference{Namespace: "demo", Name: "api", Port: &tc.want}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("Service with port %d (-want +got):\n%s", tc.have, diff)
@@ -78,8 +66,7 @@ func TestBackend(t *testing.T) {
 
 // TestApply creates what is missing, and corrects what is there without touching what others wrote.
 func TestApply(t *testing.T) {
-	severalVersions(t)
-	services := APIServices(backend)
+	services := APIServices(versions, backend)
 	there := services[0].DeepCopy()
 	there.Labels = map[string]string{"owner": "them"}
 	there.Spec.CABundle, there.Spec.InsecureSkipTLSVerify = nil, true
@@ -102,7 +89,7 @@ func TestApply(t *testing.T) {
 }
 
 func TestAvailable(t *testing.T) {
-	services := APIServices(backend)[:1]
+	services := APIServices(versions, backend)[:1]
 	name := services[0].Name
 	condition := func(status apiregistrationv1.ConditionStatus) []apiregistrationv1.APIServiceCondition {
 		return []apiregistrationv1.APIServiceCondition{
@@ -147,10 +134,9 @@ func (a aggregated) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.
 }
 
 func TestDiscovered(t *testing.T) {
-	severalVersions(t)
 	all := func(change func(map[schema.GroupVersion]*metav1.APIResourceList)) map[schema.GroupVersion]*metav1.APIResourceList {
 		resources := map[schema.GroupVersion]*metav1.APIResourceList{}
-		for _, gv := range install.GroupVersions() {
+		for _, gv := range versions {
 			resources[gv] = &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "things"}}}
 		}
 		if change != nil {
@@ -158,7 +144,7 @@ func TestDiscovered(t *testing.T) {
 		}
 		return resources
 	}
-	last := install.GroupVersions()[2]
+	last := versions[2]
 	for _, tc := range []struct {
 		name   string
 		answer aggregated
@@ -173,7 +159,7 @@ func TestDiscovered(t *testing.T) {
 			fmt.Sprintf("discovery of %s: stale", last)},
 		{"no answer", aggregated{err: errors.New("no route")}, "read discovery: no route"},
 	} {
-		t.Run(tc.name, func(t *testing.T) { wantError(t, Discovered(tc.answer), tc.want) })
+		t.Run(tc.name, func(t *testing.T) { wantError(t, Discovered(tc.answer, versions), tc.want) })
 	}
 }
 

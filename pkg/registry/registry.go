@@ -1,106 +1,158 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry holds the table of the resources that the server serves. To add a kind, write its package beside this
-// file and add its line; to remove one, delete both.
-//
-// pkg/apiserver calls it; it calls the package of each kind.
+// Package registry makes the API group of a server of the storages of its kinds.
 package registry
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/sets"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/registry/gadget"
-	"example.com/extension-apiserver/pkg/registry/identityreview"
-	"example.com/extension-apiserver/pkg/registry/widget"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
 )
 
-// kinds is THE table: each line makes the storage of one kind, by resource path ("gadgets", "gadgets/status").
-var kinds = []func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error){
-	widget.NewStorage,
-	gadget.NewStorage,
-	identityreview.NewStorage,
-}
+// NewStorage makes the storage of one kind, by resource path ("gadgets", "gadgets/status"). The authorizer
+// is for subresources that ask for more than the verb of their request. It is called twice: the first
+// time to check the API, without an authorizer and with the options of Unconnected.
+type NewStorage func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error)
 
-// NewAPIGroupInfo makes the storage of every kind once and serves it under each version whose scheme knows the kind. The
-// authorizer is for subresources that ask for more than the verb of their request.
-func NewAPIGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
-	a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
-	group := genericapiserver.NewDefaultAPIGroupInfo(workshop.GroupName, scheme, metav1.ParameterCodec, codecs)
+// NewAPIGroupInfo makes the storage of every kind once and serves it under each version of the group that
+// knows the kind. The error is a utilerrors.Aggregate of all that is wrong with the kinds.
+func NewAPIGroupInfo(name string, kinds []NewStorage, scheme *runtime.Scheme, codecs serializer.CodecFactory,
+	optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
+	group := &group{versions: scheme.PrioritizedVersionsForGroup(name), scheme: scheme, byVersion: map[string]map[string]rest.Storage{}}
+	var problems []error
 	for _, newStorage := range kinds {
-		resources, err := newStorage(scheme, clientFaults{optsGetter}, a)
+		resources, err := newStorage(scheme, clientErrors{optsGetter}, a)
 		if err != nil {
-			return nil, err
+			problems = append(problems, err)
+			continue
 		}
-		for path, storage := range resources {
-			if err := addToVersions(&group, scheme, path, storage, resources); err != nil {
-				return nil, err
+		for _, path := range slices.Sorted(maps.Keys(resources)) {
+			if err := group.add(path, resources); err != nil {
+				problems = append(problems, err)
 			}
 		}
 	}
-	return &group, nil
+	// A kind that is wrong may be the only one of a version.
+	if len(problems) == 0 {
+		problems = group.empty()
+	}
+	if len(problems) > 0 {
+		return nil, utilerrors.NewAggregate(problems)
+	}
+	info := genericapiserver.NewDefaultAPIGroupInfo(name, scheme, metav1.ParameterCodec, codecs)
+	info.VersionedResourcesStorageMap = group.byVersion
+	return &info, nil
 }
 
-// addToVersions serves one resource under each version that knows its kind. A subresource follows its parent: its own
+type group struct {
+	versions  []schema.GroupVersion
+	scheme    *runtime.Scheme
+	byVersion map[string]map[string]rest.Storage
+}
+
+// add serves one resource under each version that knows its kind. A subresource follows its parent: its own
 // kind (autoscaling/v1 Scale, for example) can belong to another group.
-func addToVersions(group *genericapiserver.APIGroupInfo, scheme *runtime.Scheme, path string, storage rest.Storage, resources map[string]rest.Storage) error {
+func (g *group) add(path string, resources map[string]rest.Storage) error {
 	parent, _, _ := strings.Cut(path, "/")
 	main, ok := resources[parent]
 	if !ok {
-		return fmt.Errorf("register %s: its parent resource %s is not in the same table line", path, parent)
+		return fmt.Errorf("register %s: the same NewStorage does not make its parent resource %s", path, parent)
 	}
-	kind, err := hubKind(scheme, main.New())
+	kind, err := g.hubKind(main.New())
 	if err != nil {
 		return fmt.Errorf("register %s: %w", path, err)
 	}
 	served := false
-	for _, gv := range install.GroupVersions() {
-		if !scheme.Recognizes(gv.WithKind(kind)) {
+	for _, gv := range g.versions {
+		if !g.scheme.Recognizes(gv.WithKind(kind)) {
 			continue
 		}
-		if group.VersionedResourcesStorageMap[gv.Version] == nil {
-			group.VersionedResourcesStorageMap[gv.Version] = map[string]rest.Storage{}
+		if g.byVersion[gv.Version] == nil {
+			g.byVersion[gv.Version] = map[string]rest.Storage{}
 		}
-		group.VersionedResourcesStorageMap[gv.Version][path] = storage
+		if _, ok := g.byVersion[gv.Version][path]; ok {
+			return fmt.Errorf("register %s: two kinds have this resource", path)
+		}
+		if err := g.checkList(gv, path, main); err != nil {
+			return err
+		}
+		g.byVersion[gv.Version][path] = resources[path]
 		served = true
 	}
 	if !served {
-		return fmt.Errorf("register %s: no version in install.Versions knows the kind %s", path, kind)
+		return fmt.Errorf("register %s: no served version knows the kind %s", path, kind)
 	}
 	return nil
 }
 
+// checkList returns an error when the list of a kind is not registered: the library would answer 500 to
+// each list.
+func (g *group) checkList(gv schema.GroupVersion, path string, main rest.Storage) error {
+	lister, ok := main.(rest.Lister)
+	if !ok {
+		return nil
+	}
+	list := lister.NewList()
+	if !meta.IsListType(list) {
+		return fmt.Errorf("register %s: NewList returns %T, which is no list", path, list)
+	}
+	kind, err := g.hubKind(list)
+	if err != nil {
+		return fmt.Errorf("register %s: %w", path, err)
+	}
+	if !g.scheme.Recognizes(gv.WithKind(kind)) {
+		return fmt.Errorf("register %s: version %s does not know the kind %s", path, gv.Version, kind)
+	}
+	return nil
+}
+
+// empty returns an error for each version that no kind is served in.
+func (g *group) empty() []error {
+	var problems []error
+	for _, gv := range g.versions {
+		if len(g.byVersion[gv.Version]) == 0 {
+			problems = append(problems, fmt.Errorf("no kind is served in version %s", gv))
+		}
+	}
+	return problems
+}
+
 // hubKind returns the kind of an internal object.
-func hubKind(scheme *runtime.Scheme, obj runtime.Object) (string, error) {
-	gvks, _, err := scheme.ObjectKinds(obj)
+func (g *group) hubKind(obj runtime.Object) (string, error) {
+	gvks, _, err := g.scheme.ObjectKinds(obj)
 	if err != nil {
 		return "", err
 	}
 	return gvks[0].Kind, nil
 }
 
-// LongRunning returns the subresources that connect a stream: no timeout of requests may end them, and they take no seat
-// from the requests that are answered at once.
-func LongRunning(group *genericapiserver.APIGroupInfo) sets.Set[string] {
-	names := sets.New[string]()
-	for _, resources := range group.VersionedResourcesStorageMap {
-		for path, storage := range resources {
-			_, name, _ := strings.Cut(path, "/")
-			if _, ok := storage.(rest.Connecter); ok {
-				names.Insert(name)
-			}
-		}
-	}
-	return names
+// Unconnected makes stores that have no storage behind them.
+type Unconnected struct{}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (Unconnected) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	return generic.RESTOptions{
+		StorageConfig:  &storagebackend.ConfigForResource{GroupResource: resource},
+		ResourcePrefix: resource.Resource,
+		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
+			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+			return nil, func() {}, nil
+		},
+	}, nil
 }

@@ -3,9 +3,8 @@
 package registry
 
 import (
-	"context"
 	"errors"
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,106 +14,81 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/sets"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	"example.com/extension-apiserver/pkg/registry/gadget"
+	"example.com/extension-apiserver/pkg/registry/identityreview"
 )
 
-// unconnected makes stores that have no storage behind them, and counts them.
-type unconnected struct{ stores int }
+// kinds are one with a store and one without.
+var kinds = []NewStorage{gadget.NewStorage, identityreview.NewStorage}
 
-func (u *unconnected) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	return generic.RESTOptions{
-		StorageConfig:  &storagebackend.ConfigForResource{GroupResource: resource},
-		ResourcePrefix: resource.Resource,
-		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
-			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
-			u.stores++
-			return nil, func() {}, nil
-		},
-	}, nil
+// counting makes stores that have no storage behind them, and counts them.
+type counting struct{ stores int }
+
+func (c *counting) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	c.stores++
+	return Unconnected{}.GetRESTOptions(resource, example)
 }
 
-// addVersion serves one more version for the time of the test, which knows nothing but Gadget.
-func addVersion(t *testing.T, version string) {
-	t.Helper()
-	gv := schema.GroupVersion{Group: workshop.GroupName, Version: version}
-	before := install.Versions
-	t.Cleanup(func() { install.Versions = before })
-	install.Versions = append(slices.Clone(before), install.Version{GroupVersion: gv, AddToScheme: func(scheme *runtime.Scheme) error {
-		scheme.AddKnownTypes(gv, &v1.Gadget{}, &v1.GadgetList{})
-		metav1.AddToGroupVersion(scheme, gv)
-		return nil
-	}})
-}
-
-func newGroup(t *testing.T, getter generic.RESTOptionsGetter) (*genericapiserver.APIGroupInfo, *runtime.Scheme, error) {
+// newScheme knows the kinds in v1, and more versions that know nothing but Gadget.
+func newScheme(t *testing.T, more ...string) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	group, err := NewAPIGroupInfo(scheme, serializer.NewCodecFactory(scheme), getter, nil)
-	return group, scheme, err
+	utilruntime.Must(workshop.AddToScheme(scheme))
+	utilruntime.Must(v1.AddToScheme(scheme))
+	versions := []schema.GroupVersion{v1.SchemeGroupVersion}
+	for _, version := range more {
+		gv := schema.GroupVersion{Group: workshop.GroupName, Version: version}
+		scheme.AddKnownTypes(gv, &v1.Gadget{}, &v1.GadgetList{})
+		metav1.AddToGroupVersion(scheme, gv)
+		versions = append(versions, gv)
+	}
+	utilruntime.Must(scheme.SetVersionPriority(versions...))
+	return scheme
 }
 
-// TestEveryKindIsServed: each version serves the kinds that it knows, all of them, and no others.
-func TestEveryKindIsServed(t *testing.T) {
-	addVersion(t, "v99")
-	group, scheme, err := newGroup(t, &unconnected{})
+func newGroup(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*genericapiserver.APIGroupInfo, error) {
+	return NewAPIGroupInfo(workshop.GroupName, kinds, scheme, serializer.NewCodecFactory(scheme), getter, nil)
+}
+
+// TestVersions: each version serves the kinds that it knows, and no others.
+func TestVersions(t *testing.T) {
+	scheme := newScheme(t, "v99")
+	group, err := newGroup(scheme, Unconnected{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(install.GroupVersions(), group.PrioritizedVersions); diff != "" {
+	if diff := cmp.Diff(scheme.PrioritizedVersionsForGroup(workshop.GroupName), group.PrioritizedVersions); diff != "" {
 		t.Errorf("versions in discovery (-want +got):\n%s", diff)
 	}
-	for _, gv := range install.GroupVersions() {
-		var want, got []string
-		for kind := range scheme.KnownTypes(workshop.SchemeGroupVersion) {
-			if scheme.Recognizes(gv.WithKind(kind)) && !strings.HasSuffix(kind, "List") && !strings.HasSuffix(kind, "Options") && kind != metav1.WatchEventKind {
-				want = append(want, kind)
-			}
-		}
-		for path, served := range group.VersionedResourcesStorageMap[gv.Version] {
-			if !strings.Contains(path, "/") {
-				kind, err := hubKind(scheme, served.New())
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, kind)
-			}
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("kinds served as %s (-want +got):\n%s", gv, diff)
-		}
+	got := map[string][]string{}
+	for version, resources := range group.VersionedResourcesStorageMap {
+		got[version] = slices.Sorted(maps.Keys(resources))
 	}
-	if got := group.VersionedResourcesStorageMap["v99"]; len(got) != 1 || got["gadgets"] == nil {
-		t.Errorf("resources of a version that knows Gadget only: got %v, want gadgets", got)
+	if diff := cmp.Diff(map[string][]string{"v1": {"gadgets", "identityreviews"}, "v99": {"gadgets"}}, got); diff != "" {
+		t.Errorf("resources by version (-want +got):\n%s", diff)
 	}
 }
 
 // TestOneStorePerResource: a second version costs no second watch of etcd.
 func TestOneStorePerResource(t *testing.T) {
-	count := func() (int, *genericapiserver.APIGroupInfo) {
-		getter := &unconnected{}
-		group, _, err := newGroup(t, getter)
+	count := func(more ...string) (int, *genericapiserver.APIGroupInfo) {
+		getter := &counting{}
+		group, err := newGroup(newScheme(t, more...), getter)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return getter.stores, group
 	}
 	want, _ := count()
-	addVersion(t, "v99")
-	got, group := count()
+	got, group := count("v99")
 	if got != want || got == 0 {
 		t.Errorf("stores with one version more: got %d, want %d as before", got, want)
 	}
@@ -130,37 +104,59 @@ type virtual struct{ object runtime.Object }
 func (v *virtual) New() runtime.Object { return v.object }
 func (*virtual) Destroy()              {}
 
-// TestTableErrors: a mistake in the table is found at start, and named.
-func TestTableErrors(t *testing.T) {
-	installed := runtime.NewScheme()
-	install.Install(installed)
-	hubOnly := runtime.NewScheme()
-	if err := workshop.AddToScheme(hubOnly); err != nil {
-		t.Fatal(err)
+// listed is a storage with a list.
+type listed struct {
+	rest.Lister
+	object, list runtime.Object
+}
+
+func (l listed) New() runtime.Object     { return l.object }
+func (l listed) NewList() runtime.Object { return l.list }
+func (listed) Destroy()                  {}
+
+// of is a kind that has these resources.
+func of(resources map[string]rest.Storage) NewStorage {
+	return func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error) {
+		return resources, nil
 	}
+}
+
+// TestKindErrors: all mistakes in the kinds are found at start, and named.
+func TestKindErrors(t *testing.T) {
+	scheme := newScheme(t)
+	type unknown struct{ workshop.Gadget }
+	scheme.AddKnownTypeWithName(workshop.SchemeGroupVersion.WithKind("Unknown"), &unknown{})
+	empty := schema.GroupVersion{Group: workshop.GroupName, Version: "v98"}
+	utilruntime.Must(scheme.SetVersionPriority(v1.SchemeGroupVersion, empty))
 	gadgets := &virtual{&workshop.Gadget{}}
 	for _, tc := range []struct {
-		name      string
-		scheme    *runtime.Scheme
-		path      string
-		resources map[string]rest.Storage
-		want      string
+		name  string
+		kinds []NewStorage
+		want  string
 	}{
-		{"subresource without parent", installed, "gadgets/status", map[string]rest.Storage{"gadgets/status": gadgets},
-			"register gadgets/status: its parent resource gadgets is not in the same table line"},
-		{"kind of nobody", installed, "things", map[string]rest.Storage{"things": &virtual{&metav1.PartialObjectMetadata{}}},
+		{"subresource without parent", []NewStorage{of(map[string]rest.Storage{"gadgets/status": gadgets})},
+			"register gadgets/status: the same NewStorage does not make its parent resource gadgets"},
+		{"kind of nobody", []NewStorage{of(map[string]rest.Storage{"things": &virtual{&metav1.PartialObjectMetadata{}}})},
 			"register things: no kind is registered for the type v1.PartialObjectMetadata"},
-		{"kind of no version", hubOnly, "gadgets", map[string]rest.Storage{"gadgets": gadgets},
-			"register gadgets: no version in install.Versions knows the kind Gadget"},
+		{"kind of no version", []NewStorage{of(map[string]rest.Storage{"unknowns": &virtual{&unknown{}}})},
+			"register unknowns: no served version knows the kind Unknown"},
+		{"resource twice", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets}), of(map[string]rest.Storage{"gadgets": gadgets})},
+			"register gadgets: two kinds have this resource"},
+		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{}, list: &metav1.PartialObjectMetadataList{}}})},
+			"register gadgets: no kind is registered for the type v1.PartialObjectMetadataList"},
+		{"list that is none", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{}, list: &workshop.Gadget{}}})},
+			"register gadgets: NewList returns *workshop.Gadget, which is no list"},
+		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets})}, "no kind is served in version " + empty.String()},
+		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": gadgets}), of(map[string]rest.Storage{"b/status": gadgets})},
+			"[register a/status: the same NewStorage does not make its parent resource a, register b/status: the same NewStorage does not make its parent resource b]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			group := &genericapiserver.APIGroupInfo{VersionedResourcesStorageMap: map[string]map[string]rest.Storage{}}
-			err := addToVersions(group, tc.scheme, tc.path, tc.resources[tc.path], tc.resources)
-			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			group, err := NewAPIGroupInfo(workshop.GroupName, tc.kinds, scheme, serializer.NewCodecFactory(scheme), Unconnected{}, nil)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want %s", err, tc.want)
 			}
-			if len(group.VersionedResourcesStorageMap) != 0 {
-				t.Errorf("served in spite of the error: %v", group.VersionedResourcesStorageMap)
+			if group != nil {
+				t.Errorf("served in spite of the error: %v", group)
 			}
 		})
 	}
@@ -168,42 +164,13 @@ func TestTableErrors(t *testing.T) {
 
 // TestSubresourceFollowsItsParent: its own kind can be one that no version of the group knows, such as autoscaling's Scale.
 func TestSubresourceFollowsItsParent(t *testing.T) {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
-	resources := map[string]rest.Storage{"gadgets": &virtual{&workshop.Gadget{}}, "gadgets/scale": scale}
-	group := &genericapiserver.APIGroupInfo{VersionedResourcesStorageMap: map[string]map[string]rest.Storage{}}
-	if err := addToVersions(group, scheme, "gadgets/scale", scale, resources); err != nil {
+	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t), byVersion: map[string]map[string]rest.Storage{}}
+	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&workshop.Gadget{}}, "gadgets/scale": scale}); err != nil {
 		t.Fatal(err)
 	}
-	if got := group.VersionedResourcesStorageMap["v1"]["gadgets/scale"]; got != scale {
+	if got := group.byVersion["v1"]["gadgets/scale"]; got != scale {
 		t.Errorf("storage of v1 gadgets/scale: got %v, want %v", got, scale)
-	}
-}
-
-// stream is a storage that connects.
-type stream struct{ virtual }
-
-func (*stream) Connect(context.Context, string, runtime.Object, rest.Responder) (http.Handler, error) {
-	return nil, errors.New("not in this test")
-}
-func (*stream) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
-func (*stream) ConnectMethods() []string                          { return []string{http.MethodGet} }
-
-// TestLongRunning: what connects a stream in any version is found, and nothing else: the rest keeps its timeout.
-func TestLongRunning(t *testing.T) {
-	plain, connecting := &virtual{&workshop.Gadget{}}, &stream{virtual{&workshop.Gadget{}}}
-	group := &genericapiserver.APIGroupInfo{VersionedResourcesStorageMap: map[string]map[string]rest.Storage{
-		"v1":  {"gadgets": plain, "gadgets/status": plain, "gadgets/log": connecting},
-		"v99": {"gadgets": plain, "gadgets/log": connecting, "gadgets/exec": connecting},
-	}}
-	if diff := cmp.Diff([]string{"exec", "log"}, sets.List(LongRunning(group))); diff != "" {
-		t.Errorf("long-running subresources (-want +got):\n%s", diff)
-	}
-	delete(group.VersionedResourcesStorageMap["v1"], "gadgets/log")
-	delete(group.VersionedResourcesStorageMap, "v99")
-	if got := LongRunning(group); len(got) != 0 {
-		t.Errorf("long-running subresources without streams: got %v, want none", got)
 	}
 }
 
@@ -216,7 +183,7 @@ func (f failing) GetRESTOptions(schema.GroupResource, runtime.Object) (generic.R
 // TestStoreError: a store that cannot be made stops the server.
 func TestStoreError(t *testing.T) {
 	want := errors.New("no etcd")
-	if group, _, err := newGroup(t, failing{want}); !errors.Is(err, want) || group != nil {
+	if group, err := newGroup(newScheme(t), failing{want}); !errors.Is(err, want) || group != nil {
 		t.Errorf("got %v and error %v, want none and %v", group, err, want)
 	}
 }

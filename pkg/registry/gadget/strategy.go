@@ -16,7 +16,9 @@ import (
 
 type gadgetStrategy struct{ strategy.Base }
 
-func newStrategy(scheme *runtime.Scheme) gadgetStrategy { return gadgetStrategy{strategy.New(scheme)} }
+func newStrategy(scheme *runtime.Scheme) gadgetStrategy {
+	return gadgetStrategy{strategy.New(scheme, workshop.GroupName)}
+}
 
 func (gadgetStrategy) NamespaceScoped() bool { return false }
 

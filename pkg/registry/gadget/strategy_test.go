@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -21,7 +22,7 @@ import (
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	install.Install(scheme)
+	utilruntime.Must(install.AddToScheme(scheme))
 	return scheme
 }
 

@@ -51,7 +51,7 @@ func proxied(t *testing.T) context.Context {
 		t.Fatal(err)
 	}
 	authenticator, err := authentication.New(genericoptions.NewDelegatingAuthenticationOptions(), authentication.Sources{
-		Verdict: func() authentication.Verdict { return authentication.Verdict{} },
+		Status: func() authentication.Status { return authentication.Status{} },
 		RequestHeader: &authenticatorfactory.RequestHeaderConfig{
 			UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{},
 			GroupHeaders: headerrequest.StaticStringSlice{}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{},

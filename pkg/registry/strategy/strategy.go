@@ -13,18 +13,19 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 )
 
 // Base answers as most built-in kinds do: a PUT creates nothing and needs no resourceVersion, and nothing is warned of.
 type Base struct {
 	*runtime.Scheme
 	names.NameGenerator
+	group string
 }
 
-// New returns the base of a kind in the scheme.
-func New(scheme *runtime.Scheme) Base { return Base{scheme, names.SimpleNameGenerator} }
+// New returns the base of a kind of the group in the scheme.
+func New(scheme *runtime.Scheme, group string) Base {
+	return Base{scheme, names.SimpleNameGenerator, group}
+}
 
 // AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
 func (Base) AllowCreateOnUpdate() bool { return false }
@@ -53,9 +54,9 @@ func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten 
 
 // ResetFields says for every served version that the top-level fields are reset: a version that is left out would let
 // server-side apply own them through it.
-func ResetFields(names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+func (b Base) ResetFields(names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	fields := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range b.PrioritizedVersionsForGroup(b.group) {
 		set := fieldpath.NewSet()
 		for _, name := range names {
 			set.Insert(fieldpath.MakePathOrDie(name))

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -23,8 +24,8 @@ import (
 
 func newBase() Base {
 	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	return New(scheme)
+	utilruntime.Must(install.AddToScheme(scheme))
+	return New(scheme, workshop.GroupName)
 }
 
 func gadget(purpose string, precision int32) *workshop.Gadget {
@@ -116,20 +117,22 @@ func requestContext(t *testing.T) context.Context {
 	})
 }
 
-// TestResetFields: a version that is added to the list is not forgotten here.
+// TestResetFields: all served versions have their fields reset, and no others.
 func TestResetFields(t *testing.T) {
-	before := install.Versions
-	t.Cleanup(func() { install.Versions = before })
-	install.Versions = append(slices.Clone(before), install.Version{GroupVersion: schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}})
-	got := ResetFields("status", "metadata")
+	base := newBase()
+	added := schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}
+	base.AddKnownTypes(added, &workshop.Gadget{})
+	utilruntime.Must(base.SetVersionPriority(append(install.GroupVersions(), added)...))
+	got := base.ResetFields("status", "metadata")
 	want := fieldpath.NewSet(fieldpath.MakePathOrDie("status"), fieldpath.MakePathOrDie("metadata"))
-	for _, v := range install.Versions {
-		set := got[fieldpath.APIVersion(v.GroupVersion.String())]
+	versions := append(install.GroupVersions(), added)
+	for _, gv := range versions {
+		set := got[fieldpath.APIVersion(gv.String())]
 		if set == nil || !set.Equals(want) {
-			t.Errorf("reset fields of %s: got %v, want %s", v.GroupVersion, set, want)
+			t.Errorf("reset fields of %s: got %v, want %s", gv, set, want)
 		}
 	}
-	if len(got) != len(install.Versions) {
-		t.Errorf("reset fields: got %d versions, want %d", len(got), len(install.Versions))
+	if len(got) != len(versions) {
+		t.Errorf("reset fields: got %d versions, want %d", len(got), len(versions))
 	}
 }

@@ -8,47 +8,38 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// EnsureAuthorized asks whether the caller may do the verb on what the request is about, and returns 403 if not. A WebSocket
-// begins with a GET, which is authorized as get: without this, the right to read is the right to act
-// (https://issues.k8s.io/133515).
-func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb string) error {
+// EnsureAuthorized returns 403 Forbidden unless the caller may do the verb on a subresource of the
+// object that the request is about, or on the object itself if the subresource is "". A WebSocket
+// begins with a GET, which is authorized as get: without this check, the right to read is the right
+// to act (https://issues.k8s.io/133515). It asks each time it is called, also for what the request
+// was authorized for: a session can outlive the right.
+func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb, subresource string) error {
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("attributes of the request: %w", err))
 	}
-	if attributes.GetVerb() == verb {
-		return nil
-	}
-	if info, ok := genericapirequest.RequestInfoFrom(ctx); !ok || !info.IsResourceRequest {
-		return apierrors.NewInternalError(errors.New("not the request of a resource"))
+	if !attributes.IsResourceRequest() {
+		return apierrors.NewInternalError(errors.New("authorization check failed: the request is not for a resource"))
 	}
 	if a == nil {
-		return apierrors.NewInternalError(fmt.Errorf("ask for the right to %s: there is no authorizer", verb))
+		return apierrors.NewInternalError(errors.New("authorization check failed: there is no authorizer"))
 	}
-	decision, reason, err := a.Authorize(ctx, withVerb{attributes, verb})
+	wanted := authorizer.AttributesRecord{
+		User: attributes.GetUser(), Verb: verb, ResourceRequest: true,
+		APIGroup: attributes.GetAPIGroup(), APIVersion: attributes.GetAPIVersion(), Namespace: attributes.GetNamespace(),
+		Resource: attributes.GetResource(), Subresource: subresource, Name: attributes.GetName(),
+	}
+	decision, reason, err := a.Authorize(ctx, wanted)
 	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("ask for the right to %s: %w", verb, err))
+		return apierrors.NewInternalError(fmt.Errorf("authorization check failed: %w", err))
 	}
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
-	resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource() + "/" + attributes.GetSubresource()}
-	problem := fmt.Errorf("the verb %s is needed beside %s", verb, attributes.GetVerb())
-	if reason != "" {
-		problem = fmt.Errorf("%w: %s", problem, reason)
-	}
-	return apierrors.NewForbidden(resource, attributes.GetName(), problem)
+	return responsewriters.ForbiddenStatusError(wanted, reason)
 }
-
-type withVerb struct {
-	authorizer.Attributes
-	verb string
-}
-
-func (v withVerb) GetVerb() string { return v.verb }

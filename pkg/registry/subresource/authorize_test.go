@@ -5,6 +5,7 @@ package subresource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -33,40 +34,40 @@ func answering(decision authorizer.Decision, reason string, err error, asked *[]
 	})
 }
 
-// TestEnsureAuthorized: only a clear yes is a yes.
+// TestEnsureAuthorized: everything but a clear yes is refused.
 func TestEnsureAuthorized(t *testing.T) {
-	const forbidden = "gadgets/console." + group + ` "g" is forbidden: the verb create is needed beside get`
+	forbidden := func(resource, verb string) string {
+		return fmt.Sprintf(`gadgets.%s "g" is forbidden: User "jane" cannot %s resource %q in API group %q in the namespace "demo"`, group, verb, resource, group)
+	}
+	const failed = "Internal error occurred: authorization check failed: no route to host"
 	for _, tc := range []struct {
-		name     string
-		verb     string
-		decision authorizer.Decision
-		reason   string
-		err      error
-		// code and want are what the client gets, asked says whether the authorizer has a say.
-		code  int32
-		want  string
-		asked bool
+		name, verb, subresource string
+		decision                authorizer.Decision
+		reason                  string
+		err                     error
+		// code and want are what the client gets.
+		code int32
+		want string
 	}{
-		{"verb of the request, authorized before", "get", authorizer.DecisionDeny, "", nil, 0, "", false},
-		{"allowed", "create", authorizer.DecisionAllow, "", nil, 0, "", true},
-		{"denied", "create", authorizer.DecisionDeny, "", nil, 403, forbidden, true},
-		{"denied, with a reason", "create", authorizer.DecisionDeny, "not on a Sunday", nil, 403, forbidden + ": not on a Sunday", true},
-		{"no opinion", "create", authorizer.DecisionNoOpinion, "", nil, 403, forbidden, true},
-		{"error", "create", authorizer.DecisionNoOpinion, "", errors.New("no route to host"), 500,
-			"Internal error occurred: ask for the right to create: no route to host", true},
-		// An authorizer that goes wrong is not believed.
-		{"allowed, with an error", "create", authorizer.DecisionAllow, "", errors.New("no route to host"), 500,
-			"Internal error occurred: ask for the right to create: no route to host", true},
+		{"allowed", "create", "console", authorizer.DecisionAllow, "", nil, 0, ""},
+		{"denied", "create", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("gadgets/console", "create")},
+		{"denied, with a reason", "create", "console", authorizer.DecisionDeny, "not on a Sunday", nil, 403, forbidden("gadgets/console", "create") + ": not on a Sunday"},
+		{"no opinion", "create", "console", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets/console", "create")},
+		{"the object itself", "get", "", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets", "get")},
+		// The request was authorized for this; by now the right may be gone.
+		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("gadgets/console", "get")},
+		{"error", "create", "console", authorizer.DecisionNoOpinion, "", errors.New("no route to host"), 500, failed},
+		{"allowed, with an error", "create", "console", authorizer.DecisionAllow, "", errors.New("no route to host"), 500, failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var asked []authorizer.Attributes
-			err := EnsureAuthorized(connect(t), answering(tc.decision, tc.reason, tc.err, &asked), tc.verb)
+			err := EnsureAuthorized(connect(t), answering(tc.decision, tc.reason, tc.err, &asked), tc.verb, tc.subresource)
 			code, message := answer(t, err)
 			if code != tc.code || message != tc.want {
 				t.Errorf("got %d %q, want %d %q", code, message, tc.code, tc.want)
 			}
-			if (len(asked) > 0) != tc.asked {
-				t.Errorf("the authorizer was asked %d times, want it asked: %t", len(asked), tc.asked)
+			if len(asked) != 1 {
+				t.Errorf("the authorizer was asked %d times, want once", len(asked))
 			}
 		})
 	}
@@ -85,20 +86,31 @@ func answer(t *testing.T, err error) (int32, string) {
 	return status.Status().Code, status.Status().Message
 }
 
-// TestEnsureAuthorizedQuestion: the question is that of the request, with the other verb.
+// TestEnsureAuthorizedQuestion: the question is about the object of the request, with the verb and subresource that are asked for.
 func TestEnsureAuthorizedQuestion(t *testing.T) {
-	var asked []authorizer.Attributes
-	if err := EnsureAuthorized(connect(t), answering(authorizer.DecisionAllow, "", nil, &asked), "create"); err != nil || len(asked) != 1 {
-		t.Fatalf("got error %v and %d questions, want one question", err, len(asked))
-	}
-	a := asked[0]
-	got := []string{a.GetUser().GetName(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}
-	if want := []string{"jane", "create", group, "v1", "demo", "gadgets", "console", "g"}; !slices.Equal(got, want) || !a.IsResourceRequest() {
-		t.Errorf("got %q, of a resource %t, want %q, of a resource", got, a.IsResourceRequest(), want)
+	for _, tc := range []struct {
+		verb, subresource string
+		readOnly          bool
+	}{{"create", "console", false}, {"get", "", true}} {
+		t.Run(tc.verb+" "+tc.subresource, func(t *testing.T) {
+			var asked []authorizer.Attributes
+			err := EnsureAuthorized(connect(t), answering(authorizer.DecisionAllow, "", nil, &asked), tc.verb, tc.subresource)
+			if err != nil || len(asked) != 1 {
+				t.Fatalf("got error %v and %d questions, want one question", err, len(asked))
+			}
+			a := asked[0]
+			got := []string{a.GetUser().GetName(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}
+			if want := []string{"jane", tc.verb, group, "v1", "demo", "gadgets", tc.subresource, "g"}; !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if !a.IsResourceRequest() || a.IsReadOnly() != tc.readOnly {
+				t.Errorf("got for a resource: %t, read-only: %t, want true and %t", a.IsResourceRequest(), a.IsReadOnly(), tc.readOnly)
+			}
+		})
 	}
 }
 
-// TestEnsureAuthorizedFailsClosed: who cannot be asked, or about what, is no yes, and no panic.
+// TestEnsureAuthorizedFailsClosed: without an authorizer, or without a resource, the answer is an error and not a panic.
 func TestEnsureAuthorizedFailsClosed(t *testing.T) {
 	var asked []authorizer.Attributes
 	yes := answering(authorizer.DecisionAllow, "", nil, &asked)
@@ -112,7 +124,7 @@ func TestEnsureAuthorizedFailsClosed(t *testing.T) {
 		{"not of a resource", genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Path: "/healthz", Verb: "get"}), yes},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := EnsureAuthorized(tc.ctx, tc.a, "create")
+			err := EnsureAuthorized(tc.ctx, tc.a, "create", "console")
 			if got := apierrors.ReasonForError(err); err == nil || got != metav1.StatusReasonInternalError {
 				t.Errorf("got error %v (%s), want an internal error", err, got)
 			}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -81,8 +82,9 @@ func withEtcd(run func() int) int {
 func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	r.Base = strategy.New(scheme)
+	utilruntime.Must(install.AddToScheme(scheme))
+	AddScaleToScheme(scheme)
+	r.Base = strategy.New(scheme, workshop.GroupName)
 	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(install.StorageVersion()))
 	config.Transport.ServerList = []string{endpoint}
 	store := &genericregistry.Store{

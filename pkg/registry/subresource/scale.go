@@ -30,6 +30,14 @@ type Scaling struct {
 	ReplicasPaths managedfields.ResourcePathMappings
 }
 
+// AddScaleToScheme registers the kind of the subresource scale, which belongs to another group than its
+// parent and has one form inside and outside.
+func AddScaleToScheme(scheme *runtime.Scheme) {
+	for _, version := range []string{runtime.APIVersionInternal, autoscalingv1.SchemeGroupVersion.Version} {
+		scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: version}, &autoscalingv1.Scale{})
+	}
+}
+
 // NewScale returns the storage of "<resource>/scale". The strategy validates the object with the changed number; its errors
 // must name the fields of Scale.
 func NewScale(store *genericregistry.Store, strategy rest.RESTUpdateStrategy, scaling Scaling) rest.Storage {

@@ -4,12 +4,16 @@ package widget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/net/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,23 +26,12 @@ import (
 )
 
 const (
-	// consoleIdleTimeout ends a console that nobody writes to; as long as the kubelet's default for idle streams.
+	// consoleIdleTimeout ends a console that nobody writes to; as long as the kubelet's default for
+	// idle streams.
 	consoleIdleTimeout = 4 * time.Hour
-	// consoleCloseTimeout is how long a client that does not read may hold up the end of its console.
+	// consoleCloseTimeout is how long a client that does not read, or does not hang up, may hold up
+	// the end of its console.
 	consoleCloseTimeout = 5 * time.Second
-)
-
-// The channels of remotecommand (KEP-4006), which kubectl exec and client-go speak: v5 tells the end of the input too.
-var consoleProtocols = map[string]wsstream.ChannelProtocolConfig{
-	"v5.channel.k8s.io": {Binary: true, Channels: consoleChannels},
-	"v4.channel.k8s.io": {Binary: true, Channels: consoleChannels},
-}
-
-var consoleChannels = []wsstream.ChannelType{wsstream.ReadChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.IgnoreChannel}
-
-// Their numbers: the input, the output, what went wrong, and the Status with which the server ends.
-const (
-	stdin, stdout, stderr, status = 0, 1, 2, 3
 )
 
 // widgetGetter is what a console needs of the store.
@@ -52,15 +45,20 @@ type consoleREST struct {
 	authorizer authorizer.Authorizer
 	// closeTimeout is consoleCloseTimeout, less in tests.
 	closeTimeout time.Duration
-	// stopped ends when the server stops; sessions are those still open. The mutex lets none begin after that: the server
-	// does not wait for connections that are being taken over either.
+	// stopped ends when the server stops; sessions are those still open. The mutex lets none begin
+	// after that: the server does not wait for connections that are being taken over either.
 	mutex    sync.Mutex
 	stopped  context.Context
 	stop     context.CancelFunc
 	sessions sync.WaitGroup
 }
 
-var errStopped = apierrors.NewServiceUnavailable("the server is shutting down")
+var (
+	errStopped    = apierrors.NewServiceUnavailable("the server is shutting down")
+	errEnded      = apierrors.NewServiceUnavailable("the session was ended by the server")
+	errNoChannels = apierrors.NewBadRequest("a console is a WebSocket: expected the headers Connection: Upgrade and Upgrade: websocket, " +
+		"and Sec-WebSocket-Protocol " + strings.Join(consoleProtocols, " or "))
+)
 
 var _ rest.Connecter = &consoleREST{}
 
@@ -82,7 +80,8 @@ func (r *consoleREST) Destroy() {
 	r.sessions.Wait()
 }
 
-// begin counts a session, which says Done at its end. After Destroy it counts none and returns false.
+// begin counts a session, which says Done at its end. After Destroy it counts none and returns
+// false.
 func (r *consoleREST) begin() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -93,28 +92,22 @@ func (r *consoleREST) begin() bool {
 	return true
 }
 
-// Connect checks what can be checked before the upgrade, so that the client gets a Status and not a broken stream.
+// Connect checks what can be checked before the upgrade, so that the client gets a Status and not a
+// broken stream. The session ends with ctx, which is not that of the request.
 func (r *consoleREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
-	if err := subresource.EnsureAuthorized(ctx, r.authorizer, "create"); err != nil {
+	if err := subresource.EnsureAuthorized(ctx, r.authorizer, "create", "console"); err != nil {
 		return nil, err
 	}
 	if r.stopped.Err() != nil {
 		return nil, errStopped
 	}
-	get := func() (*workshop.Widget, error) {
-		obj, err := r.widgets.Get(ctx, name, &metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return obj.(*workshop.Widget), nil
-	}
-	if _, err := get(); err != nil {
+	if _, err := r.widgets.Get(ctx, name, &metav1.GetOptions{}); err != nil {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !wsstream.IsWebSocketRequest(req) {
-			responder.Error(apierrors.NewBadRequest("a console is a WebSocket: expected the headers Connection: Upgrade and Upgrade: websocket, " +
-				"and Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io"))
+		protocol := selectProtocol(req.Header.Get(wsstream.WebSocketProtocolHeader))
+		if !wsstream.IsWebSocketRequest(req) || protocol == "" {
+			responder.Error(errNoChannels)
 			return
 		}
 		if !r.begin() {
@@ -122,47 +115,85 @@ func (r *consoleREST) Connect(ctx context.Context, name string, _ runtime.Object
 			return
 		}
 		defer r.sessions.Done()
-		r.serve(w, req, get)
+		// Not wsstream.Conn: it reads messages of up to 32 MiB into memory.
+		websocket.Server{
+			Handshake: func(config *websocket.Config, _ *http.Request) error {
+				config.Protocol = []string{protocol}
+				return nil
+			},
+			Handler: func(ws *websocket.Conn) { r.serve(ctx, ws, name) },
+		}.ServeHTTP(w, req)
 	}), nil
 }
 
-// serve runs a session until the client leaves, says exit, ends its input or is silent for too long, or the server stops.
-func (r *consoleREST) serve(w http.ResponseWriter, req *http.Request, get func() (*workshop.Widget, error)) {
-	// Its own idle timeout would move every deadline, that of the last write too.
-	conn := wsstream.NewConn(consoleProtocols)
-	_, channels, err := conn.Open(w, req)
-	if err != nil {
-		// The library has answered already: a protocol that is not spoken here.
-		return
+// selectProtocol returns the first offered protocol that a console speaks, "" for none.
+func selectProtocol(offered string) string {
+	for protocol := range strings.SplitSeq(offered, ",") {
+		if protocol = strings.TrimSpace(protocol); slices.Contains(consoleProtocols, protocol) {
+			return protocol
+		}
 	}
-	defer conn.Close()
-	idle := time.NewTimer(consoleIdleTimeout)
+	return ""
+}
+
+// serve runs a session until the client leaves, says exit, ends its input or is silent for too
+// long, until ctx is done, or until the server stops.
+func (r *consoleREST) serve(ctx context.Context, ws *websocket.Conn, name string) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(r.stopped, func() { end(errStopped) })()
+	idle := time.AfterFunc(consoleIdleTimeout, func() {
+		end(apierrors.NewTimeoutError(fmt.Sprintf("no input for %s", consoleIdleTimeout), 0))
+	})
 	defer idle.Stop()
-	ended := make(chan error, 1)
-	go func() { ended <- runConsole(heard{channels[stdin], idle}, channels[stdout], channels[stderr], get) }()
-	var result error
-	select {
-	case result = <-ended:
-	case <-idle.C:
-		result = apierrors.NewTimeoutError(fmt.Sprintf("no input for %s", consoleIdleTimeout), 0)
-	case <-r.stopped.Done():
-		result = errStopped
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = ws.SetReadDeadline(time.Now())
+		_ = ws.SetWriteDeadline(time.Now().Add(r.closeTimeout))
+	})
+	in := newConsoleInput(ws, func() { idle.Reset(consoleIdleTimeout) })
+	result := runConsole(ctx, in, consoleOutput{ws, stdout}, consoleOutput{ws, stderr}, func() (*workshop.Widget, error) {
+		return r.show(ctx, name)
+	})
+	if stop() {
+		_ = ws.SetWriteDeadline(time.Now().Add(r.closeTimeout))
+	} else {
+		<-interrupted
+		result = reasonFor(ctx)
 	}
-	conn.SetWriteDeadline(r.closeTimeout)
-	// A client that is gone cannot be told.
-	_ = writeStatus(channels[status], result)
+	r.close(ws, result)
 }
 
-// heard puts the end of an idle console off when there is input.
-type heard struct {
-	io.Reader
-	idle *time.Timer
+// show reads the widget by the caller's right to get it, which the right to create its console does
+// not include.
+func (r *consoleREST) show(ctx context.Context, name string) (*workshop.Widget, error) {
+	if err := subresource.EnsureAuthorized(ctx, r.authorizer, "get", ""); err != nil {
+		return nil, err
+	}
+	obj, err := r.widgets.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*workshop.Widget), nil
 }
 
-func (h heard) Read(p []byte) (int, error) {
-	n, err := h.Reader.Read(p)
-	if err == nil {
-		h.idle.Reset(consoleIdleTimeout)
+// reasonFor returns why the session was ended, as a client may know it.
+func reasonFor(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if status := apierrors.APIStatus(nil); errors.As(cause, &status) {
+		return cause
 	}
-	return n, err
+	return errEnded
+}
+
+// close tells the client how the session ended, and waits for its end of the connection: closing
+// one with unread input resets it, and the client may lose the Status (RFC 6455, section 7.1.1). A
+// client that is gone cannot be told.
+func (r *consoleREST) close(ws *websocket.Conn, result error) {
+	const normalClosure = 1000
+	_ = ws.SetReadDeadline(time.Now().Add(r.closeTimeout))
+	if writeStatus(consoleOutput{ws, status}, result) == nil && ws.WriteClose(normalClosure) == nil {
+		_, _ = io.Copy(io.Discard, ws)
+	}
 }

@@ -68,9 +68,9 @@ func FuzzWidgetConsoleLines(f *testing.F) {
 		var out, errOut bytes.Buffer
 		var err error
 		if byByte {
-			err = runConsole(iotest.OneByteReader(source), &out, &errOut, getStored)
+			err = runConsole(t.Context(), iotest.OneByteReader(source), &out, &errOut, getStored)
 		} else {
-			err = runConsole(source, &out, &errOut, getStored)
+			err = runConsole(t.Context(), source, &out, &errOut, getStored)
 		}
 		if apierrors.IsBadRequest(err) != want.tooLong || (err != nil) != want.tooLong {
 			t.Errorf("got error %v, want one about the line: %t", err, want.tooLong)

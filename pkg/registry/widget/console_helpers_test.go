@@ -70,10 +70,11 @@ func (a answer) Error(err error) {
 }
 
 // connectHandler does what the endpoints of the library do with a request for /NAME; each that is through is sent to ended.
-func connectHandler(r *consoleREST, ended chan<- struct{}) http.Handler {
+// Sessions end with ctx, not with their requests.
+func connectHandler(ctx context.Context, r *consoleREST, ended chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name := path.Base(req.URL.Path)
-		handler, err := r.Connect(consoleContext(req.Context(), name), name, nil, answer{w})
+		handler, err := r.Connect(consoleContext(ctx, name), name, nil, answer{w})
 		if err != nil {
 			answer{w}.Error(err)
 			return
@@ -87,7 +88,7 @@ func connectHandler(r *consoleREST, ended chan<- struct{}) http.Handler {
 func serveConsoles(t *testing.T, r *consoleREST) (string, <-chan struct{}) {
 	t.Helper()
 	ended := make(chan struct{}, 16)
-	server := httptest.NewServer(connectHandler(r, ended))
+	server := httptest.NewServer(connectHandler(t.Context(), r, ended))
 	t.Cleanup(server.Close)
 	t.Cleanup(r.Destroy)
 	return server.URL, ended

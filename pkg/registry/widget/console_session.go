@@ -4,6 +4,7 @@ package widget
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,34 +40,43 @@ var consoleCommands = []struct {
 	}},
 }
 
-// runConsole answers each line of the input until it ends or says exit.
-func runConsole(in io.Reader, out, errOut io.Writer, get func() (*workshop.Widget, error)) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxConsoleLine+len("\n"))
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		if len(words) == 0 {
-			continue
+// runConsole answers each line of the input until it ends or says exit, or until ctx is done.
+func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get func() (*workshop.Widget, error)) error {
+	lines := bufio.NewReaderSize(in, maxConsoleLine+len("\n"))
+	for ctx.Err() == nil {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return apierrors.NewBadRequest(fmt.Sprintf("a line is longer than %d bytes", maxConsoleLine))
 		}
-		if words[0] == "exit" {
-			return nil
-		}
-		if err := runCommand(out, errOut, words, get); err != nil {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
+		if words := strings.Fields(string(line)); len(words) > 0 {
+			if words[0] == "exit" {
+				return nil
+			}
+			if err := runCommand(out, errOut, words, get); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return apierrors.NewBadRequest(fmt.Sprintf("a line is longer than %d bytes", maxConsoleLine))
-	}
-	return lines.Err()
+	return ctx.Err()
 }
 
-// runCommand returns an error where the session cannot go on: a widget that is gone, a client that is.
+// runCommand returns an error where the session cannot go on: a widget that is gone, a client that
+// is. A missing right is an answer.
 func runCommand(out, errOut io.Writer, words []string, get func() (*workshop.Widget, error)) error {
 	var known []string
 	for _, command := range consoleCommands {
 		if command.name == words[0] {
-			return command.run(out, words[1:], get)
+			err := command.run(out, words[1:], get)
+			if apierrors.IsForbidden(err) {
+				_, err = fmt.Fprintln(errOut, err)
+			}
+			return err
 		}
 		known = append(known, command.help)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -43,7 +44,7 @@ func TestConsoleCommands(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			if err := runConsole(strings.NewReader(tc.in), &out, &errOut, getStored); err != nil {
+			if err := runConsole(t.Context(), strings.NewReader(tc.in), &out, &errOut, getStored); err != nil {
 				t.Errorf("got error %v, want none", err)
 			}
 			if diff := cmp.Diff(tc.out, out.String()); diff != "" {
@@ -84,7 +85,7 @@ func TestConsoleEnds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			err := runConsole(strings.NewReader(tc.in), &out, &errOut, tc.get)
+			err := runConsole(t.Context(), strings.NewReader(tc.in), &out, &errOut, tc.get)
 			if !tc.check(err) {
 				t.Errorf("got error %v (%s)", err, apierrors.ReasonForError(err))
 			}
@@ -93,17 +94,32 @@ func TestConsoleEnds(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a missing right", func(t *testing.T) {
+		forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("no right to get"))
+		var out, errOut bytes.Buffer
+		err := runConsole(t.Context(), strings.NewReader("show\necho b\n"), &out, &errOut, func() (*workshop.Widget, error) { return nil, forbidden })
+		if want := forbidden.Error() + "\n"; err != nil || out.String() != "b\n" || errOut.String() != want {
+			t.Errorf("got error %v, output %q and error output %q, want none, that of the next line, and %q", err, &out, &errOut, want)
+		}
+	})
+	t.Run("the input fails in the middle of a line", func(t *testing.T) {
+		var out bytes.Buffer
+		err := runConsole(t.Context(), io.MultiReader(strings.NewReader("echo a\necho b"), iotest.ErrReader(broken)), &out, &out, getStored)
+		if !errors.Is(err, broken) || out.String() != "a\n" {
+			t.Errorf("got error %v and output %q, want %v and that of the whole line", err, &out, broken)
+		}
+	})
 	for in, name := range map[string]string{"echo a\necho b\n": "output", "none\necho b\n": "error output"} {
 		t.Run(name+" fails", func(t *testing.T) {
 			failing := &failingWriter{err: broken}
-			if err := runConsole(strings.NewReader(in), failing, failing, getStored); !errors.Is(err, broken) || failing.writes != 1 {
+			if err := runConsole(t.Context(), strings.NewReader(in), failing, failing, getStored); !errors.Is(err, broken) || failing.writes != 1 {
 				t.Errorf("got error %v after %d writes, want %v after the first", err, failing.writes, broken)
 			}
 		})
 	}
 	t.Run("input fails", func(t *testing.T) {
 		var out bytes.Buffer
-		if err := runConsole(iotest.ErrReader(broken), &out, &out, getStored); !errors.Is(err, broken) {
+		if err := runConsole(t.Context(), iotest.ErrReader(broken), &out, &out, getStored); !errors.Is(err, broken) {
 			t.Errorf("got error %v, want %v", err, broken)
 		}
 	})

@@ -5,6 +5,9 @@ package widget
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,8 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
 )
 
 // destroyed is closed when Destroy is through.
@@ -144,6 +150,86 @@ func TestConsoleDestroyHanging(t *testing.T) {
 	await(t, "the end of the command's question", released)
 }
 
+// TestConsoleContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a Status.
+// What it had sent before is not carried out any more.
+func TestConsoleContextEnds(t *testing.T) {
+	forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("the right is gone"))
+	for _, tc := range []struct {
+		name  string
+		cause error
+		want  metav1.Status
+	}{
+		{"a Status", forbidden, forbidden.ErrStatus},
+		{"a Status, wrapped", fmt.Errorf("session of jane: %w", forbidden), forbidden.ErrStatus},
+		{"no cause", nil, errEnded.ErrStatus},
+		{"any other error", errors.New("lease 7 expired"), errEnded.ErrStatus},
+	} {
+		for when, lines := range map[string]string{"silent": "", "in the middle of a command": "show\necho after\n"} {
+			t.Run(tc.name+", "+when, func(t *testing.T) {
+				ctx, end := context.WithCancelCause(t.Context())
+				defer end(nil)
+				w := dialWireWithin(ctx, t, newConsole(&oneWidget{then: func(ctx context.Context) error {
+					end(tc.cause)
+					<-ctx.Done()
+					return nil
+				}}, allowing()))
+				w.sayTick(t)
+				w.hearOut(t, "tick\n")
+				if lines == "" {
+					end(tc.cause)
+				} else {
+					w.send(t, masked(0x82, "\x00"+lines))
+					w.hearOut(t, "demo/w: model pendulum, grade Standard, 1 parts, 1 ready\n")
+				}
+				if diff := cmp.Diff(tc.want, w.hearStatus(t)); diff != "" {
+					t.Errorf("status (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestConsoleContextEndsUnread: a client that reads nothing is cut off in time.
+func TestConsoleContextEndsUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		r := newConsole(&oneWidget{}, allowing())
+		w := dialWireWithin(ctx, t, r)
+		w.sayTick(t)
+		synctest.Wait() // the answer is being written
+		began := time.Now()
+		end()
+		r.sessions.Wait()
+		if got := time.Since(began); got != consoleCloseTimeout {
+			t.Errorf("the session took %s to end, want %s", got, consoleCloseTimeout)
+		}
+	})
+}
+
+// TestConsoleClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and does
+// not wait for longer than it says.
+func TestConsoleClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newConsole(&oneWidget{}, allowing())
+		w := dialWire(t, r)
+		w.send(t, masked(0x82, "\x00exit\n"))
+		if got := w.hearStatus(t); got.Status != metav1.StatusSuccess {
+			t.Errorf("got the status %v, want success", got)
+		}
+		if code, _ := w.hear(t); code != 1000>>8 {
+			t.Errorf("got a frame that begins with %d, want one that closes", code)
+		}
+		began := time.Now()
+		w.send(t, masked(0x82, "\x00"+strings.Repeat("more\n", 1000)))
+		if _, err := w.reader.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v, want the end of the connection", err)
+		}
+		if got := time.Since(began); got != consoleCloseTimeout {
+			t.Errorf("the connection was closed after %s, want %s", got, consoleCloseTimeout)
+		}
+	})
+}
+
 // TestConsoleIdle: a console that is used stays open, one that nobody writes to is ended, so that forgotten ones do not add
 // up. Time is that of the bubble: nobody waits for hours.
 func TestConsoleIdle(t *testing.T) {
@@ -155,9 +241,7 @@ func TestConsoleIdle(t *testing.T) {
 				for range lines {
 					<-time.After(consoleIdleTimeout - time.Second)
 					w.sayTick(t)
-					if channel, got := w.hear(t); channel != stdout || got != "tick\n" {
-						t.Errorf("got %q on channel %d, want tick on channel %d", got, channel, stdout)
-					}
+					w.hearOut(t, "tick\n")
 				}
 				began := time.Now()
 				if got := w.hearStatus(t); got.Reason != metav1.StatusReasonTimeout || !strings.Contains(got.Message, "no input for 4h0m0s") {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,6 +146,42 @@ func TestConsoleRight(t *testing.T) {
 	}
 }
 
+// TestConsoleShow: the right to create a console is not the right to read its widget. Each show asks for that again, and
+// without it the console stays open.
+func TestConsoleShow(t *testing.T) {
+	var mayGet atomic.Bool
+	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		right := strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " ")
+		if right == "create demo widgets console w" || mayGet.Load() && right == "get demo widgets  w" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	widgets := &oneWidget{}
+	url, ended := serveConsoles(t, newConsole(widgets, a))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := openConsole(ctx, t, url)
+	for _, allowed := range []bool{false, true, false} {
+		mayGet.Store(allowed)
+		c.say(t, "show")
+		if allowed {
+			c.hear(t, c.out, "demo/w: model pendulum, grade Standard, 1 parts, 1 ready")
+			continue
+		}
+		c.hear(t, c.errOut, `widgets.workshop.example.com "w" is forbidden: User "" cannot get resource "widgets" in API group `+
+			`"workshop.example.com" in the namespace "demo"`)
+	}
+	c.say(t, "exit")
+	if err := c.end(t); err != nil {
+		t.Errorf("got %v, want success", err)
+	}
+	await(t, "the end of the session", ended)
+	if got := widgets.reads.Load(); got != 2 {
+		t.Errorf("widget read %d times, want 2: to connect, and for the show that was allowed", got)
+	}
+}
+
 // TestConsoleWithoutUpgrade: a client that asks as for an object is told how to ask.
 func TestConsoleWithoutUpgrade(t *testing.T) {
 	url, _ := serveConsoles(t, newConsole(&oneWidget{}, allowing()))
@@ -175,15 +212,20 @@ func TestConsoleWithoutUpgrade(t *testing.T) {
 	}
 }
 
-// TestConsoleProtocol: a protocol of which this server knows nothing is refused, rather than spoken badly.
+// TestConsoleProtocol: the first protocol that is known is spoken, one that is not is refused with the names of those that are.
 func TestConsoleProtocol(t *testing.T) {
 	url, ended := serveConsoles(t, newConsole(&oneWidget{}, allowing()))
-	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""}} {
+	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""}, {"v5.channel.k8s.io.evil"}} {
 		c := openConsole(t.Context(), t, url, protocols...)
-		if err := c.end(t); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
-			t.Errorf("protocols %q: got %v, want 403 Forbidden", protocols, err)
+		if err := c.end(t); err == nil || !strings.Contains(err.Error(), "Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io") {
+			t.Errorf("protocols %q: got %v, want an error that names the protocols", protocols, err)
 		}
 		await(t, "the end of the session", ended)
+	}
+	c := openConsole(t.Context(), t, url, "v1.channel.k8s.io", "v4.channel.k8s.io", "v5.channel.k8s.io")
+	c.say(t, "exit")
+	if err := c.end(t); err != nil {
+		t.Errorf("known protocols after an unknown one: got %v, want success", err)
 	}
 }
 

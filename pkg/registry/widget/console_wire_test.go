@@ -4,11 +4,13 @@ package widget
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc/test/bufconn"
@@ -27,8 +29,14 @@ type wire struct {
 
 func dialWire(t *testing.T, r *consoleREST) *wire {
 	t.Helper()
+	return dialWireWithin(t.Context(), t, r)
+}
+
+// dialWireWithin opens a console that ends with the context.
+func dialWireWithin(ctx context.Context, t *testing.T, r *consoleREST) *wire {
+	t.Helper()
 	listener := bufconn.Listen(1)
-	server := &http.Server{Handler: connectHandler(r, make(chan struct{}, 1)), ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: connectHandler(ctx, r, make(chan struct{}, 1)), ReadHeaderTimeout: patience}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	conn, err := listener.DialContext(t.Context())
@@ -51,11 +59,24 @@ func dialWire(t *testing.T, r *consoleREST) *wire {
 	return w
 }
 
-// sayTick sends the line "echo tick", as 11 bytes in one binary frame that is masked with zeros (RFC 6455, section 5.2).
+// send writes frames.
+func (w *wire) send(t *testing.T, frames ...[]byte) {
+	t.Helper()
+	if _, err := w.Write(slices.Concat(frames...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (w *wire) sayTick(t *testing.T) {
 	t.Helper()
-	if _, err := w.Write(append([]byte{0x82, 0x80 + 11, 0, 0, 0, 0, stdin}, "echo tick\n"...)); err != nil {
-		t.Fatal(err)
+	w.send(t, masked(0x82, "\x00echo tick\n"))
+}
+
+// hearOut reads a frame of the output and compares it.
+func (w *wire) hearOut(t *testing.T, want string) {
+	t.Helper()
+	if channel, got := w.hear(t); channel != stdout || got != want {
+		t.Errorf("got %q on channel %d, want %q on channel %d", got, channel, want, stdout)
 	}
 }
 

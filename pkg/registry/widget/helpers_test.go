@@ -12,17 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/apis/workshop/v1alpha1"
+	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	install.Install(scheme)
+	subresource.AddScaleToScheme(scheme)
+	utilruntime.Must(install.AddToScheme(scheme))
 	return scheme
 }
 

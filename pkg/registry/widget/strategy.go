@@ -20,7 +20,9 @@ import (
 // spec.
 type widgetStrategy struct{ strategy.Base }
 
-func newStrategy(scheme *runtime.Scheme) widgetStrategy { return widgetStrategy{strategy.New(scheme)} }
+func newStrategy(scheme *runtime.Scheme) widgetStrategy {
+	return widgetStrategy{strategy.New(scheme, workshop.GroupName)}
+}
 
 func (widgetStrategy) NamespaceScoped() bool { return true }
 
@@ -47,8 +49,8 @@ func (s widgetStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 }
 
 // GetResetFields keeps server-side apply from owning fields that the main resource does not let a client set.
-func (widgetStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields("status")
+func (s widgetStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.ResetFields("status")
 }
 
 // statusStrategy holds the rules for the subresource status: only the status changes.
@@ -68,8 +70,8 @@ func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 }
 
 // GetResetFields has the metadata too: who applies a status with labels neither owns them nor conflicts with who does.
-func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields("spec", "metadata")
+func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.ResetFields("spec", "metadata")
 }
 
 // scaleStrategy holds the rules for the subresource scale, those of the main resource.

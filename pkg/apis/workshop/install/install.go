@@ -7,10 +7,8 @@
 package install
 
 import (
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
 	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
@@ -43,15 +41,12 @@ func GroupVersions() []schema.GroupVersion {
 	return gvs
 }
 
-// Install adds the internal types and every version to the scheme, and sets the order of preference. It adds the kind of the
-// subresource scale too, which belongs to another group and has one form inside and outside.
-func Install(scheme *runtime.Scheme) {
-	for _, version := range []string{runtime.APIVersionInternal, autoscalingv1.SchemeGroupVersion.Version} {
-		scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: version}, &autoscalingv1.Scale{})
-	}
-	utilruntime.Must(workshop.AddToScheme(scheme))
+// AddToScheme adds the internal types and every version to the scheme, and sets the order of preference.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(workshop.AddToScheme)
 	for _, v := range Versions {
-		utilruntime.Must(v.AddToScheme(scheme))
+		builder.Register(v.AddToScheme)
 	}
-	utilruntime.Must(scheme.SetVersionPriority(GroupVersions()...))
+	builder.Register(func(scheme *runtime.Scheme) error { return scheme.SetVersionPriority(GroupVersions()...) })
+	return builder.AddToScheme(scheme)
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"example.com/extension-apiserver/pkg/apis/workshop"
 )
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	Install(scheme)
+	utilruntime.Must(AddToScheme(scheme))
 	return scheme
 }
 

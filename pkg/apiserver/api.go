@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/pkg/registry/subresource"
+)
+
+// API is what a server serves. All else of a server is the same for every API.
+type API struct {
+	// Name is that of the component: in logs, in metrics, in hints, and in the default of --data-dir. It is a
+	// DNS label.
+	Name string
+	// Group is the API group, a DNS subdomain with a dot. Those of Kubernetes are reserved.
+	Group string
+	// AddToScheme registers the kinds of the group, internal and of each version, with defaults,
+	// conversions and validations, and the order of the versions (runtime.Scheme.SetVersionPriority), the
+	// preferred one first.
+	AddToScheme func(*runtime.Scheme) error
+	// StorageVersion is the version that objects have in etcd: v1, for example.
+	StorageVersion string
+	// OpenAPI returns the generated definitions of the kinds of all versions.
+	OpenAPI openapicommon.GetOpenAPIDefinitions
+	// Kinds are served in each version that knows them.
+	Kinds []registry.NewStorage
+}
+
+// GroupVersions returns the served versions, the preferred one first.
+func (a API) GroupVersions() []schema.GroupVersion {
+	scheme, err := a.newScheme()
+	if err != nil {
+		return nil // which Validate reports
+	}
+	return scheme.PrioritizedVersionsForGroup(a.Group)
+}
+
+// storageVersion returns the version that objects have in etcd.
+func (a API) storageVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: a.Group, Version: a.StorageVersion}
+}
+
+// newScheme returns a new scheme with all kinds of the API, and those that every API server has.
+func (a API) newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	// The group "" v1 carries the options of requests (GetOptions, ListOptions, ...) and the kinds that
+	// every API server answers with, Status and discovery among them.
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	subresource.AddScaleToScheme(scheme)
+	if a.AddToScheme == nil {
+		return scheme, errors.New("AddToScheme is not set")
+	}
+	if err := a.AddToScheme(scheme); err != nil {
+		return scheme, fmt.Errorf("register the kinds: %w", err)
+	}
+	return scheme, nil
+}
+
+// Validate returns all that is wrong with the API, as one error. It makes the storage of each kind once,
+// without etcd.
+func (a API) Validate() error {
+	problems := a.validateNames()
+	if a.OpenAPI == nil {
+		problems = append(problems, errors.New("OpenAPI is not set, expected the generated definitions"))
+	}
+	scheme, err := a.newScheme()
+	if err == nil {
+		problems = append(problems, a.validateVersions(scheme)...)
+		problems = append(problems, a.validateKinds(scheme)...)
+	} else {
+		problems = append(problems, err)
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))
+	}
+	return nil
+}
+
+func (a API) validateNames() []error {
+	var problems []error
+	for _, wrong := range validation.IsDNS1123Label(a.Name) {
+		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
+	}
+	for _, wrong := range validation.IsDNS1123Subdomain(a.Group) {
+		problems = append(problems, fmt.Errorf("the group is %q: %s", a.Group, wrong))
+	}
+	switch {
+	case a.Group != "" && !strings.Contains(a.Group, "."):
+		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", a.Group, a.Group))
+	case reserved(a.Group):
+		problems = append(problems, fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", a.Group))
+	}
+	return problems
+}
+
+func reserved(group string) bool {
+	for _, domain := range []string{"k8s.io", "kubernetes.io"} {
+		if group == domain || strings.HasSuffix(group, "."+domain) {
+			return true
+		}
+	}
+	return false
+}
+
+// versionName has the versions whose order kube-apiserver knows.
+var versionName = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
+
+func (a API) validateVersions(scheme *runtime.Scheme) []error {
+	var problems []error
+	versions := scheme.PrioritizedVersionsForGroup(a.Group)
+	for _, gv := range versions {
+		if !versionName.MatchString(gv.Version) {
+			problems = append(problems, fmt.Errorf("a version is %q, expected a name such as v1 or v1beta1", gv.Version))
+		}
+	}
+	switch {
+	case len(versions) == 0:
+		problems = append(problems, fmt.Errorf("AddToScheme registers no version of the group %q", a.Group))
+	case a.StorageVersion == "":
+		problems = append(problems, fmt.Errorf("StorageVersion is not set, expected one of %v", versions))
+	case !slices.Contains(versions, a.storageVersion()):
+		problems = append(problems, fmt.Errorf("StorageVersion is %q, expected one of %v", a.StorageVersion, versions))
+	}
+	return problems
+}
+
+func (a API) validateKinds(scheme *runtime.Scheme) []error {
+	if len(a.Kinds) == 0 {
+		return []error{errors.New("there are no kinds")}
+	}
+	_, err := registry.NewAPIGroupInfo(a.Group, a.Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return all.Errors()
+	}
+	return nil
+}

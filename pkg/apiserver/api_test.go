@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"example.com/extension-apiserver/pkg/apis/openapi"
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/pkg/registry/gadget"
+	"example.com/extension-apiserver/pkg/registry/identityreview"
+)
+
+// testAPI is one of two kinds, one with a store and one without.
+var testAPI = API{
+	Name:           "extension-apiserver",
+	Group:          workshop.GroupName,
+	AddToScheme:    addToScheme,
+	StorageVersion: "v1",
+	OpenAPI:        openapi.GetOpenAPIDefinitions,
+	Kinds:          []registry.NewStorage{gadget.NewStorage, identityreview.NewStorage},
+}
+
+func addToScheme(scheme *runtime.Scheme) error {
+	return errors.Join(workshop.AddToScheme(scheme), v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
+}
+
+// testCodecs are those of testAPI.
+var testCodecs = NewOptions(testAPI).codecs
+
+// TestValidateAPI: everything that is wrong with an API is said at once, before anything is started.
+func TestValidateAPI(t *testing.T) {
+	if err := testAPI.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*API)
+		want   []string
+	}{
+		{"nothing set", func(a *API) { *a = API{} }, []string{"the name is \"\"", "the group is \"\"", "OpenAPI is not set", "AddToScheme is not set"}},
+		{"name", func(a *API) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
+		{"group without a dot", func(a *API) { a.Group = "onelabel" }, []string{"expected one with a dot, such as onelabel.example.com", "registers no version of the group \"onelabel\""}},
+		{"group of Kubernetes", func(a *API) { a.Group = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
+		{"group of Kubernetes, older", func(a *API) { a.Group = "kubernetes.io" }, []string{"reserved for Kubernetes"}},
+		{"no stored version", func(a *API) { a.StorageVersion = "" },
+			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
+		{"stored version that is not served", func(a *API) { a.StorageVersion = "v7" }, []string{"StorageVersion is \"v7\", expected one of"}},
+		{"registration fails", func(a *API) { a.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") } }, []string{"register the kinds: no such type"}},
+		{"no kinds", func(a *API) { a.Kinds = nil }, []string{"there are no kinds"}},
+		{"kind twice", func(a *API) { a.Kinds = append(a.Kinds, gadget.NewStorage) }, []string{"register gadgets: two kinds have this resource"}},
+		{"version that no kind knows, with a bad name", func(a *API) {
+			a.AddToScheme = func(scheme *runtime.Scheme) error {
+				next := schema.GroupVersion{Group: workshop.GroupName, Version: "next"}
+				metav1.AddToGroupVersion(scheme, next)
+				return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion, next))
+			}
+		}, []string{"a version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			api := testAPI
+			tc.change(&api)
+			err := api.Validate()
+			if err == nil {
+				t.Fatal("got no error")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got error %q, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestTwoServers: servers of different APIs run in one process, each with its own.
+func TestTwoServers(t *testing.T) {
+	first, second := testAPI, testAPI
+	second.Name, second.Group = "second-apiserver", "second.example.com"
+	v1alpha7 := schema.GroupVersion{Group: second.Group, Version: "v1alpha7"}
+	second.StorageVersion = v1alpha7.Version
+	second.AddToScheme = func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypes(schema.GroupVersion{Group: second.Group, Version: runtime.APIVersionInternal}, &workshop.Gadget{}, &workshop.GadgetList{})
+		scheme.AddKnownTypes(v1alpha7, &v1.Gadget{}, &v1.GadgetList{})
+		metav1.AddToGroupVersion(scheme, v1alpha7)
+		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1alpha7))
+	}
+	second.Kinds = []registry.NewStorage{gadget.NewStorage}
+	paths := map[string]string{}
+	clients := map[string]*offlineClient{}
+	for _, api := range []API{first, second} {
+		if err := api.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		gv := api.GroupVersions()[0]
+		paths[api.Name] = "/apis/" + gv.String() + "/gadgets"
+		clients[api.Name] = startOffline(t, api, func(*Config) {}, nil).client("HTTP/2.0")
+		defer clients[api.Name].CloseIdleConnections()
+		clients[api.Name].want(t, http.MethodPost, paths[api.Name], fmt.Sprintf(`{"apiVersion":%q,"kind":"Gadget","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
+	}
+	for name, client := range clients {
+		for other, path := range paths {
+			want := map[bool]string{true: "200", false: "404"}[name == other]
+			client.want(t, http.MethodGet, path+"/g", "", want)
+		}
+		if metrics := client.get(t, "/metrics"); !strings.Contains(metrics, strings.ReplaceAll(name, "-", "_")+"_panics_total 0") {
+			t.Errorf("%s has no metric of its panics", name)
+		}
+	}
+}

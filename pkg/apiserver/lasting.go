@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/pkg/fairness"
+)
+
+const (
+	// confirmPeriod is how often the identity and the rights of watches and upgraded connections are
+	// checked again. With the 10 s for which an answer of kube-apiserver is remembered, and 20 % of
+	// jitter, they end within 46 s of a lost right.
+	confirmPeriod = 30 * time.Second
+	// confirmLimit is how long they may go on without a confirmation, so that a restart of
+	// kube-apiserver does not end them.
+	confirmLimit = 75 * time.Second
+	// userWatches is how many watches a user may have open. Priority and fairness counts them at their
+	// start only, and each costs up to 60 KiB.
+	userWatches = 1000
+	// maxWatches is how many there may be in all: 180 MiB of the 512 MiB that the manifests allow.
+	maxWatches = 3000
+	// reservedWatches of a user are accepted even then.
+	reservedWatches = 20
+)
+
+// lasting ends watches and upgraded connections whose caller lost the rights by which they began, or
+// whose certificate or token is not valid any more: kube-apiserver checks those at the start only. The
+// front proxy's certificate is not checked again: kube-apiserver vouched for the user when the request
+// came, and a rotation of its CA would end the consoles of all users.
+type lasting struct {
+	authenticator authenticator.Request
+	authorizer    authorizer.Authorizer
+	panics        *metrics.Counter // in upgraded connections
+	period, limit time.Duration
+}
+
+// grant is how a request was let in.
+type grant struct {
+	mutex sync.Mutex
+	// request has the credentials, which the library deletes; nil if they are the front proxy's.
+	request *http.Request
+	user    user.Info
+	path    string
+	// allowed are the questions whose answer was yes, until the request was let in: sealed.
+	allowed []authorizer.Attributes
+	sealed  bool
+}
+
+type grantKey struct{}
+
+func grantFrom(ctx context.Context) *grant {
+	a, _ := ctx.Value(grantKey{}).(*grant)
+	return a
+}
+
+// rememberAllowed notes a right by which a request that lasts is let in.
+func rememberAllowed(ctx context.Context, attributes authorizer.Attributes) {
+	if a := grantFrom(ctx); a != nil {
+		a.mutex.Lock()
+		defer a.mutex.Unlock()
+		if !a.sealed {
+			a.allowed = append(a.allowed, attributes)
+		}
+	}
+}
+
+// mayLast returns whether a request can be a watch or an upgrade.
+func mayLast(req *http.Request) bool {
+	info, ok := genericapirequest.RequestInfoFrom(req.Context())
+	return ok && info.IsResourceRequest && (info.Verb == "watch" || httpstream.IsUpgradeRequest(req))
+}
+
+// AuthenticateRequest implements authenticator.Request. It remembers the requests that may last.
+func (l *lasting) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if !mayLast(req) {
+		return l.authenticator.AuthenticateRequest(req)
+	}
+	// The authenticator removes the protocol of a WebSocket that carries a token.
+	original := req.Clone(context.WithoutCancel(req.Context()))
+	original.Body = http.NoBody
+	resp, ok, err := l.authenticator.AuthenticateRequest(req)
+	if a := grantFrom(req.Context()); a != nil && ok && err == nil {
+		a.user, a.path = resp.User, req.URL.Path
+		if evidence, _ := authentication.EvidenceFrom(req.Context()); evidence.Authenticator != authentication.RequestHeader {
+			a.request = original
+		}
+	}
+	return resp, ok, err
+}
+
+// remember gives each request a place for its grant. It must run before authentication.
+func (l *lasting) remember(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), grantKey{}, &grant{})))
+	})
+}
+
+// endWatches bounds watches, and confirms them as long as they last. It comes after authorization.
+func (l *lasting) endWatches(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	open := fairness.New(fairness.Limits{PerKey: userWatches, Total: maxWatches, Reserved: reservedWatches})
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		if !ok || !info.IsResourceRequest || info.Verb != "watch" {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		user, _ := genericapirequest.UserFrom(req.Context())
+		release, err := open.Take(req.Context(), user.GetName())
+		if err != nil {
+			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches are open", 10), serializer)
+			return
+		}
+		defer release()
+		ctx, cancel := context.WithCancelCause(req.Context())
+		defer cancel(nil)
+		go l.confirm(ctx, cancel)
+		handler.ServeHTTP(w, req.WithContext(ctx))
+	})
+}
+
+// confirm checks again, until the context ends, that the request would be let in, and cancels it
+// when it would not.
+func (l *lasting) confirm(ctx context.Context, cancel context.CancelCauseFunc) {
+	granted := grantFrom(ctx)
+	if granted == nil {
+		cancel(apierrors.NewInternalError(fmt.Errorf("the request has no grant to confirm")))
+		return
+	}
+	granted.mutex.Lock()
+	granted.sealed = true
+	granted.mutex.Unlock()
+	confirmed := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait.Jitter(l.period, 0.2)):
+		}
+		denied, err := l.check(ctx, granted)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case denied == nil && err == nil:
+			confirmed = time.Now()
+			continue
+		case denied == nil && time.Since(confirmed) < l.limit:
+			continue
+		case denied == nil:
+			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user", granted.user.GetName(), "path", granted.path)
+			denied = apierrors.NewUnauthorized("the identity or the rights of the caller could not be confirmed")
+		}
+		cancel(denied)
+		return
+	}
+}
+
+// sameUser ignores the extras: they can tell about a single request.
+func sameUser(a, b user.Info) bool {
+	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() && sets.New(a.GetGroups()...).Equal(sets.New(b.GetGroups()...))
+}
+
+// check returns denied when the caller is refused, and err when that could not be found out.
+func (l *lasting) check(ctx context.Context, granted *grant) (denied *apierrors.StatusError, err error) {
+	ctx, stop := context.WithTimeout(ctx, l.period)
+	defer stop()
+	if granted.request != nil {
+		resp, ok, err := l.authenticator.AuthenticateRequest(granted.request.Clone(ctx))
+		if err != nil {
+			return nil, err
+		}
+		if !ok || !sameUser(resp.User, granted.user) {
+			return apierrors.NewUnauthorized("the caller is not authenticated any more as the user and with the groups of the beginning"), nil
+		}
+	}
+	for _, attributes := range granted.allowed {
+		decision, reason, err := l.authorizer.Authorize(ctx, attributes)
+		if err != nil {
+			return nil, err
+		}
+		if decision != authorizer.DecisionAllow {
+			resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
+			return apierrors.NewForbidden(resource, attributes.GetName(), fmt.Errorf("the right to %s was taken away: %s", attributes.GetVerb(), reason)), nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// caller is a user with an identity and rights that a test takes away.
+type caller struct {
+	name               string
+	groups             []string
+	identified, denied error // why not
+	unanswered         error // of kube-apiserver
+}
+
+func (c *caller) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if c.identified != nil {
+		return nil, false, c.identified
+	}
+	if req.Header.Get("Authorization") != "Bearer ann" {
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: c.name, Groups: c.groups}}, true, nil
+}
+
+func (c *caller) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	switch {
+	case c.unanswered != nil:
+		return authorizer.DecisionNoOpinion, "", c.unanswered
+	case c.denied != nil:
+		return authorizer.DecisionNoOpinion, c.denied.Error(), nil
+	}
+	return authorizer.DecisionAllow, "", nil
+}
+
+// admit runs a request through authentication and authorization as the library does, and then handler.
+func (l *lasting) admit(t *testing.T, handler http.Handler) http.Handler {
+	return l.remember(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		resp, ok, err := l.AuthenticateRequest(req)
+		if !ok || err != nil {
+			t.Errorf("authenticate: got %t and %v, want success", ok, err)
+			return
+		}
+		req.Header.Del("Authorization")
+		attributes := authorizer.AttributesRecord{User: resp.User, Verb: "watch", Resource: "gadgets"}
+		if decision, _, err := l.authorizer.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow || err != nil {
+			t.Errorf("authorize: got %v and %v, want it allowed", decision, err)
+		}
+		handler.ServeHTTP(w, req.WithContext(genericapirequest.WithUser(req.Context(), resp.User)))
+	}))
+}
+
+func newLasting(c *caller) *lasting {
+	return &lasting{authenticator: c, authorizer: newDelegatedAuthorizer(c, func() {}), panics: panicsOf("test"), period: confirmPeriod, limit: confirmLimit}
+}
+
+// TestS12EndWatches: a watch ends soon after its caller lost the right or the identity, and outlives a
+// kube-apiserver that does not answer for a while.
+func TestS12EndWatches(t *testing.T) {
+	soon := confirmPeriod*6/5 + time.Second
+	for _, tc := range []struct {
+		name   string
+		change func(*caller)
+		within time.Duration // 0: it goes on
+		cause  string
+	}{
+		{"nothing", func(*caller) {}, 0, ""},
+		{"no right", func(c *caller) { c.denied = errors.New("role gone") }, soon, "the right to watch was taken away: role gone"},
+		{"another user", func(c *caller) { c.name = "bob" }, soon, "not authenticated any more"},
+		{"a group less", func(c *caller) { c.groups = nil }, soon, "not authenticated any more"},
+		{"no trust", func(c *caller) { c.identified = errors.New("unknown authority") }, confirmLimit + soon, "could not be confirmed"},
+		{"silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon, "could not be confirmed"},
+		{"short silence", func(c *caller) {
+			c.unanswered = errors.New("no route")
+			time.AfterFunc(confirmPeriod, func() { c.unanswered = nil })
+		}, 0, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &caller{name: "ann", groups: []string{"staff"}}
+				l := newLasting(c)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "gadgets"}
+				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, info), http.MethodGet, "/", nil)
+				req.Header.Set("Authorization", "Bearer ann")
+				l.admit(t, l.endWatches(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					<-time.After(10 * time.Minute)
+					if err := req.Context().Err(); err != nil {
+						t.Errorf("while all is well: got %v, want the watch to go on", context.Cause(req.Context()))
+					}
+					tc.change(c)
+					began := time.Now()
+					<-req.Context().Done()
+					took, cause := time.Since(began), context.Cause(req.Context())
+					if tc.within == 0 {
+						if took < 45*time.Minute {
+							t.Errorf("it ended after %s with %v, want it to go on", took, cause)
+						}
+						return
+					}
+					if took > tc.within || !strings.Contains(fmt.Sprint(cause), tc.cause) {
+						t.Errorf("it ended after %s with %v, want %q within %s", took, cause, tc.cause, tc.within)
+					}
+				}), testCodecs)).ServeHTTP(httptest.NewRecorder(), req)
+			})
+		})
+	}
+}
+
+// TestUserWatches: a user has so many watches open and no more; another user's are opened beside them.
+func TestUserWatches(t *testing.T) {
+	end := make(chan struct{})
+	opened := make(chan struct{})
+	handler := newLasting(&caller{}).endWatches(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		opened <- struct{}{}
+		<-end
+	}), testCodecs)
+	watch := func(name string) int {
+		ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+		ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: name})
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		return rec.Code
+	}
+	var open sync.WaitGroup
+	start := func(name string) {
+		open.Go(func() {
+			if code := watch(name); code != http.StatusOK {
+				t.Errorf("a watch of %s: got %d, want it opened", name, code)
+			}
+		})
+		<-opened
+	}
+	for range userWatches {
+		start("ann")
+	}
+	refused := make(chan int, 1)
+	open.Go(func() { refused <- watch("ann") })
+	select {
+	case code := <-refused:
+		if code != http.StatusTooManyRequests {
+			t.Errorf("one more: got %d, want 429", code)
+		}
+	case <-opened:
+		t.Error("one more was opened, want 429")
+	}
+	start("bob")
+	close(end)
+	open.Wait()
+}
+
+// TestMayLast: only requests that may last keep a copy of their credentials.
+func TestMayLast(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		info    *genericapirequest.RequestInfo
+		upgrade string
+		want    bool
+	}{
+		{"get", &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get"}, "", false},
+		{"watch", &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"}, "", true},
+		{"upgrade", &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get"}, "websocket", true},
+		{"upgrade of something else", &genericapirequest.RequestInfo{Verb: "get"}, "websocket", false},
+		{"no information", nil, "websocket", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := t.Context()
+			if tc.info != nil {
+				ctx = genericapirequest.WithRequestInfo(ctx, tc.info)
+			}
+			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			if tc.upgrade != "" {
+				req.Header.Set("Connection", "Upgrade")
+				req.Header.Set("Upgrade", tc.upgrade)
+			}
+			if got := mayLast(req); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/pkg/frontproxy"
+)
+
+const (
+	// startTimeout bounds the wait for kube-apiserver and etcd at start: a restart of theirs is survived, and with the
+	// last attempt, of at most attemptTimeout, a wrong address is reported within 10 s.
+	startTimeout   = 6 * time.Second
+	attemptTimeout = 3 * time.Second
+)
+
+// loadKubeconfig reads a kubeconfig file; an empty path means the ServiceAccount of the pod.
+func loadKubeconfig(path string) (*rest.Config, error) {
+	if path == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).ClientConfig()
+}
+
+// newClient returns a client for the reviews and checks that the server makes on its own behalf. The limits are those
+// that the library uses for delegated reviews: the default of 5 per second would throttle the server's users.
+func newClient(path string) (kubernetes.Interface, error) {
+	config, err := loadKubeconfig(path)
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig %q: %w", path, err)
+	}
+	config.QPS, config.Burst = 200, 400
+	return kubernetes.NewForConfig(config)
+}
+
+// waitForTrust waits until kube-apiserver answers and shows whom to trust. What time does not mend (a missing
+// permission, an unconfigured aggregation layer) is reported at once, the rest after startTimeout.
+func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated sets.Set[string], component string) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(context.Context) (bool, error) {
+		// Not the context of the poll: an attempt that it cuts short would hide why the others failed.
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, frontproxy.ConfigMapName, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return true, authentication.Evaluate(cm, tolerated).FrontProxy
+		case apierrors.IsForbidden(err):
+			return false, forbiddenTrust(ctx, client, component, err)
+		case apierrors.IsUnauthorized(err):
+			return false, fmt.Errorf("kube-apiserver does not accept the credentials of the kubeconfig: %w", err)
+		}
+		if last == nil {
+			klog.InfoS("Waiting for kube-apiserver", "err", err)
+		}
+		last = err
+		return false, nil
+	})
+	if last != nil && wait.Interrupted(err) {
+		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the kubeconfig and that kube-apiserver is up",
+			metav1.NamespaceSystem, frontproxy.ConfigMapName, startTimeout, last)
+	}
+	return err
+}
+
+// forbiddenTrust names the missing RoleBinding and the command that creates it for the identity that we have.
+func forbiddenTrust(ctx context.Context, client kubernetes.Interface, component string, cause error) error {
+	subject := "--user=USER"
+	if review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+		name := review.Status.UserInfo.Username
+		subject = "--user=" + name
+		if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+			subject = "--serviceaccount=" + account
+		}
+	}
+	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it with: "+
+		"kubectl create rolebinding %s-auth-reader -n %s --role=%s %s",
+		metav1.NamespaceSystem, frontproxy.ConfigMapName, cause, frontproxy.ConfigMapName+"-reader", metav1.NamespaceSystem, component, metav1.NamespaceSystem, frontproxy.ConfigMapName+"-reader", subject)
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/munnerz/goautoneg"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/streaming/pkg/httpstream"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// maxYAML is the size in bytes of a body that the YAML parser may read, and of all that it reads at
+// a time. The parser keeps up to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB
+// that the library allows. JSON in a server-side apply is read by this parser too. etcd takes
+// objects of up to 1.5 MiB.
+const maxYAML = 1 << 20
+
+// writes are the verbs of the requests whose bodies the library decodes.
+var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
+
+// limitYAML bounds what the decoding of YAML costs. It comes after authorization, and reads only
+// bodies that will be decoded. Aliases are rejected: a document of 1.5 MB can stand for 500 MB with
+// them, and kubectl writes them out before it sends an object (CVE-2019-11253).
+func limitYAML(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	decoding := semaphore.NewWeighted(maxYAML)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		// Every media type that the library may decode as YAML has the word in it.
+		if !ok || !info.IsResourceRequest || !writes.Has(info.Verb) || !strings.Contains(strings.ToLower(req.Header.Get("Content-Type")), "yaml") {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		body, err := readYAML(req)
+		if err == nil {
+			err = decoding.Acquire(req.Context(), int64(len(body)))
+		}
+		if err != nil {
+			responsewriters.RespondWithError(w, req, err, serializer)
+			return
+		}
+		defer decoding.Release(int64(len(body)))
+		if err := checkAliases(body); err != nil {
+			responsewriters.RespondWithError(w, req, err, serializer)
+			return
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// yamlReads are the verbs whose answers limitYAMLAnswers bounds. A write is done when its answer is made.
+var yamlReads = sets.New("get", "list")
+
+// limitYAMLAnswers bounds what is read as YAML, which the library makes by reading all of the JSON with
+// that parser: 1.7 GiB for 10 MiB of JSON. The JSON may have maxYAML bytes; a longer answer is 406. The
+// library is asked for JSON wherever the client accepts YAML, so it has no way to choose YAML by itself.
+// kubectl asks for JSON and writes YAML itself.
+func limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	encoding := semaphore.NewWeighted(maxYAML)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		accept := req.Header.Get("Accept")
+		withoutYAML, yaml := jsonForYAML(accept)
+		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) || !yaml || httpstream.IsUpgradeRequest(req) {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		asJSON := req.Clone(req.Context())
+		asJSON.Header.Set("Accept", withoutYAML)
+		options, ok := negotiation.NegotiateMediaTypeOptions(accept, serializer.SupportedMediaTypes(), everyForm{})
+		if !ok || options.Accepted.MediaType != runtime.ContentTypeYAML {
+			handler.ServeHTTP(w, asJSON)
+			return
+		}
+		asJSON.Header.Del("Accept-Encoding")
+		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK}
+		handler.ServeHTTP(answer, asJSON)
+		if err := answer.writeYAML(req.Context(), w, encoding); err != nil {
+			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
+			responsewriters.RespondWithError(w, asJSON, err, serializer)
+		}
+	})
+}
+
+// jsonForYAML returns the header Accept with JSON in the place of YAML, and whether YAML was in it, as the
+// library reads the header.
+func jsonForYAML(accept string) (withoutYAML string, yaml bool) {
+	var clauses []string
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		if clause.Type+"/"+clause.SubType == runtime.ContentTypeYAML {
+			yaml, clause.SubType = true, "json"
+		}
+		words := []string{clause.Type + "/" + clause.SubType, fmt.Sprintf("q=%g", clause.Q)}
+		for name, value := range clause.Params {
+			words = append(words, name+"="+value)
+		}
+		clauses = append(clauses, strings.Join(words, ";"))
+	}
+	return strings.Join(clauses, ","), yaml
+}
+
+// jsonAnswer is an answer of up to maxYAML bytes.
+type jsonAnswer struct {
+	header  http.Header
+	status  int
+	body    bytes.Buffer
+	tooLong bool
+}
+
+func (a *jsonAnswer) Header() http.Header    { return a.header }
+func (a *jsonAnswer) WriteHeader(status int) { a.status = status }
+
+func (a *jsonAnswer) Write(p []byte) (int, error) {
+	if a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAML; a.tooLong {
+		return 0, errors.New("answer is too long for YAML")
+	}
+	return a.body.Write(p)
+}
+
+// writeYAML writes the answer to w, or returns an error before it has written anything.
+func (a *jsonAnswer) writeYAML(ctx context.Context, w http.ResponseWriter, encoding *semaphore.Weighted) error {
+	if a.tooLong {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+			Message: fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit", maxYAML),
+		}}
+	}
+	if err := encoding.Acquire(ctx, int64(a.body.Len())); err != nil {
+		return apierrors.NewTimeoutError(err.Error(), 1)
+	}
+	defer encoding.Release(int64(a.body.Len()))
+	data, err := sigsyaml.JSONToYAML(a.body.Bytes())
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	maps.Copy(w.Header(), a.header)
+	w.Header().Set("Content-Type", runtime.ContentTypeYAML)
+	w.Header().Del("Content-Length")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(data)
+	return nil
+}
+
+// everyForm accepts what any resource may accept, such as ";as=Table".
+type everyForm struct{}
+
+func (everyForm) AllowsMediaTypeTransform(string, string, *schema.GroupVersionKind) bool { return true }
+func (everyForm) AllowsServerVersion(string) bool                                        { return true }
+func (everyForm) AllowsStreamSchema(string) bool                                         { return true }
+
+// readYAML returns the body of a request, or an error with the status 413 if it is too large.
+func readYAML(req *http.Request) ([]byte, error) {
+	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit for YAML, and for server-side apply, is %d bytes", maxYAML))
+	if req.ContentLength > maxYAML {
+		return nil, tooLarge
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxYAML+1))
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
+	case len(body) > maxYAML:
+		return nil, tooLarge
+	}
+	return body, nil
+}
+
+// checkAliases returns an error with the status 400 for a document that has aliases, or may have some.
+func checkAliases(body []byte) error {
+	// kubectl sends JSON. A document without both signs has neither an anchor nor an alias.
+	if !bytes.ContainsRune(body, '&') || !bytes.ContainsRune(body, '*') || json.Valid(body) {
+		return nil
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(body, &document); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases in the YAML: %v", err))
+	}
+	nodes := []*yaml.Node{&document}
+	for len(nodes) > 0 {
+		node := nodes[len(nodes)-1]
+		if node.Kind == yaml.AliasNode {
+			return apierrors.NewBadRequest(fmt.Sprintf("line %d: YAML aliases are not accepted; write the values out, or send JSON", node.Line))
+		}
+		nodes = append(nodes[:len(nodes)-1], node.Content...)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/pkg/apiserver"
+	"example.com/extension-apiserver/pkg/version"
+)
+
+func newVersionCommand(api apiserver.API) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this binary and of the libraries in it",
+		Example: text(api, "  SERVER version\n  SERVER version -o json"),
+		Args:    usage.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := format.Validate(); err != nil {
+				return err
+			}
+			modules := []string{"k8s.io/apiserver", "go.etcd.io/etcd/server/v3"}
+			info := version.Get(modules...)
+			return format.Print(cmd.OutOrStdout(), info, func(w io.Writer) {
+				fmt.Fprintf(w, "%s %s (%s, %s)\n", api.Name, info.Version, info.GoVersion, info.Platform)
+				for _, m := range modules {
+					fmt.Fprintf(w, "  %s %s\n", m, info.Libraries[m])
+				}
+			})
+		},
+	}
+	output.AddFlag(cmd, &format)
+	return cmd
+}

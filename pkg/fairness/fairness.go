@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fairness bounds how many places of a shared resource one key may take, so that one user
+// or address cannot take all of them. Its cost is a map entry for each key that holds a place.
+package fairness
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// ErrFull is returned when a key may neither take a place nor wait for one.
+var ErrFull = errors.New("too many requests at once")
+
+// Limits are numbers of places.
+type Limits struct {
+	// PerKey is how many a key may hold. Required.
+	PerKey int
+	// Queued is how many more callers of a key may wait. Default: 0, nobody waits.
+	Queued int
+	// Total is how many may be held or waited for in all. Default: 0, no limit.
+	Total int
+	// Reserved is how many a key may hold even when the total is reached.
+	Reserved int
+}
+
+// Places are given out to keys.
+type Places struct {
+	limits Limits
+	mutex  sync.Mutex
+	keys   map[string]*places
+	count  int
+}
+
+// places are those of one key. count includes the callers that wait.
+type places struct {
+	taken chan struct{}
+	count int
+}
+
+// New returns Places within the limits.
+func New(limits Limits) *Places { return &Places{limits: limits, keys: map[string]*places{}} }
+
+// Take takes a place for the key, and waits for one until the context ends. It returns ErrFull at
+// once when the limits are reached. Call release, once, to give the place back.
+func (p *Places) Take(ctx context.Context, key string) (release func(), err error) {
+	own := p.enter(key)
+	if own == nil {
+		return nil, ErrFull
+	}
+	select {
+	case own.taken <- struct{}{}:
+		return func() {
+			<-own.taken
+			p.leave(key, own)
+		}, nil
+	case <-ctx.Done():
+		p.leave(key, own)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// enter counts a caller; nil means that the limits are reached.
+func (p *Places) enter(key string) *places {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	own := p.keys[key]
+	count := 0
+	if own != nil {
+		count = own.count
+	}
+	l := p.limits
+	if count >= l.PerKey+l.Queued || (l.Total > 0 && p.count >= l.Total && count >= l.Reserved) {
+		return nil
+	}
+	if own == nil {
+		own = &places{taken: make(chan struct{}, l.PerKey)}
+		p.keys[key] = own
+	}
+	own.count++
+	p.count++
+	return own
+}
+
+func (p *Places) leave(key string, own *places) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.count--
+	if own.count--; own.count == 0 {
+		delete(p.keys, key)
+	}
+}
+
+// Host is the key of a client: the host of its address, for IPv6 the /64 network, of which a client
+// has all addresses; or the whole, if there is no host.
+func Host(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil || !ip.Is6() || ip.Is4In6() {
+		return host
+	}
+	network, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return host
+	}
+	return network.String()
+}

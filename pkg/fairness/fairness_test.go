@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fairness
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestPlaces: a key that has taken all its places waits, is refused when its queue is full, and
+// leaves other keys alone.
+func TestPlaces(t *testing.T) {
+	p := New(Limits{PerKey: 2, Queued: 1})
+	take := func(ctx context.Context, key string) func() {
+		t.Helper()
+		release, err := p.Take(ctx, key)
+		if err != nil {
+			t.Fatalf("take a place for %s: %v", key, err)
+		}
+		return release
+	}
+	first, second := take(t.Context(), "a"), take(t.Context(), "a")
+	waited := make(chan func())
+	go func() {
+		release, err := p.Take(t.Context(), "a")
+		if err != nil {
+			t.Error(err)
+		}
+		waited <- release
+	}()
+	for queued := false; !queued; {
+		p.mutex.Lock()
+		queued = p.keys["a"].count == 3
+		p.mutex.Unlock()
+	}
+	if _, err := p.Take(t.Context(), "a"); !errors.Is(err, ErrFull) {
+		t.Fatalf("take a place while all are taken and the queue is full: got %v, want %v", err, ErrFull)
+	}
+	select {
+	case <-waited:
+		t.Fatal("a third place was given out, want 2")
+	default:
+	}
+	take(t.Context(), "b")()
+	first()
+	third := <-waited
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Take(cancelled, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("wait with a context that ended: got %v, want %v", err, context.Canceled)
+	}
+	second()
+	third()
+	if len(p.keys) != 0 {
+		t.Errorf("%d keys are remembered without a place, want none", len(p.keys))
+	}
+}
+
+// TestTotal: when all places are taken, each key still gets those that are reserved for it.
+func TestTotal(t *testing.T) {
+	p := New(Limits{PerKey: 4, Total: 6, Reserved: 2})
+	var releases []func()
+	take := func(key string, count, want int) {
+		t.Helper()
+		got := 0
+		for range count {
+			release, err := p.Take(t.Context(), key)
+			if err != nil {
+				continue
+			}
+			got++
+			releases = append(releases, release)
+		}
+		if got != want {
+			t.Errorf("places of %s: got %d of %d, want %d", key, got, count, want)
+		}
+	}
+	take("a", 5, 4)
+	take("b", 3, 2)
+	take("c", 5, 2)
+	releases[0]()
+	take("a", 1, 0)
+	for _, release := range releases[1:] {
+		release()
+	}
+	if len(p.keys) != 0 || p.count != 0 {
+		t.Errorf("after all were given back: got %d keys and %d places, want none", len(p.keys), p.count)
+	}
+}
+
+func TestHost(t *testing.T) {
+	for address, want := range map[string]string{"192.0.2.1:1234": "192.0.2.1", "[2001:db8::1:2]:1234": "2001:db8::/64", "@": "@", "": ""} {
+		if got := Host(address); got != want {
+			t.Errorf("Host(%q): got %q, want %q", address, got, want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a resourceVersion
+// that is no number in get, watch and update, and of any in create; 400 of an apply patch that does not fit the schema. A negative limit,
+// which it takes for none, is 422 too.
+type clientErrors struct{ generic.RESTOptionsGetter }
+
+func (c clientErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := c.RESTOptionsGetter.GetRESTOptions(resource, example)
+	decorator := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc,
+		newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+		if err != nil || s == nil {
+			return s, destroy, err
+		}
+		return clientErrorStorage{s, resource}, destroy, nil
+	}
+	return options, err
+}
+
+type clientErrorStorage struct {
+	storage.Interface
+	resource schema.GroupResource
+}
+
+func (s clientErrorStorage) Versioner() storage.Versioner {
+	return clientErrorVersioner{s.Interface.Versioner(), s.resource}
+}
+
+func (s clientErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	err := s.Interface.Create(ctx, key, obj, out, ttl)
+	if errors.Is(err, storage.ErrResourceVersionSetOnCreate) {
+		return invalid(s.resource, path.Base(key), field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), "may not be set on create")})
+	}
+	return err
+}
+
+func (s clientErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	return s.explain(key, s.Interface.Get(ctx, key, opts, out))
+}
+
+func (s clientErrorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	return w, s.explain(key, err)
+}
+
+func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if limit := opts.Predicate.Limit; limit < 0 {
+		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit, "must be greater than or equal to 0")})
+	}
+	return s.Interface.GetList(ctx, key, opts, list)
+}
+
+func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	return badApply(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached))
+}
+
+// badApply makes 400 of the field manager's errors for a patch that does not fit the schema or the types, as strict validation
+// answers an unknown field in other writes. The errors have no type (structuredMergeManager.Apply), so their words are all there is
+// to know them by.
+func badApply(err error) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+		return err
+	}
+	for _, words := range []string{"failed to create typed patch object (", "failed to convert new object ("} {
+		if strings.HasPrefix(err.Error(), words) {
+			return apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return err
+}
+
+// explain makes an answer of the error that the storage returns for a bad parameter.
+func (s clientErrorStorage) explain(key string, err error) error {
+	var bad storage.InvalidError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return invalid(s.resource, path.Base(key), bad.Errs)
+}
+
+type clientErrorVersioner struct {
+	storage.Versioner
+	resource schema.GroupResource
+}
+
+func (v clientErrorVersioner) ObjectResourceVersion(obj runtime.Object) (uint64, error) {
+	version, err := v.Versioner.ObjectResourceVersion(obj)
+	if err == nil {
+		return version, nil
+	}
+	object, accessErr := meta.Accessor(obj)
+	if accessErr != nil {
+		return 0, err
+	}
+	return 0, invalid(v.resource, object.GetName(), field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), object.GetResourceVersion(), err.Error())})
+}
+
+func invalid(resource schema.GroupResource, name string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name, errs)
+}

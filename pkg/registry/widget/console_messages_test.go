@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// announced is the head of a frame that is masked with zeros (RFC 6455, section 5.2), without its
+// payload.
+func announced(head byte, length uint64) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{head, 0xff}, length), 0, 0, 0, 0)
+}
+
+// allocated calls f and returns how many bytes of memory the whole process asked for meanwhile.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestConsoleMessageTooLong: a message ends the session as soon as it says how long it is.
+func TestConsoleMessageTooLong(t *testing.T) {
+	for _, tc := range []struct {
+		head   byte
+		length uint64
+	}{{0x82, maxConsoleMessage + 1}, {0x81, maxConsoleMessage + 1}, {0x82, 16 << 20}, {0x82, 32 << 20}, {0x82, 1<<63 - 1}, {0x02, 16 << 20}, {0x80, 16 << 20}} {
+		t.Run(fmt.Sprintf("%x %d", tc.head, tc.length), func(t *testing.T) {
+			w := dialWire(t, newConsole(&oneWidget{}, allowing()))
+			if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			w.sayTick(t)
+			w.hearOut(t, "tick\n")
+			var got metav1.Status
+			if size := allocated(func() {
+				w.send(t, announced(tc.head, tc.length))
+				got = w.hearStatus(t)
+			}); size > 1<<20 {
+				t.Errorf("%d bytes of memory were allocated for a message that was only announced, want less than 1 MiB", size)
+			}
+			if got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Message, "a message is longer than 32769 bytes") {
+				t.Errorf("got the status %+v, want 413 with the limit", got)
+			}
+		})
+	}
+}
+
+// TestConsoleFragments: fragments are not collected. Each has its own channel and limit, and their
+// lines have theirs.
+func TestConsoleFragments(t *testing.T) {
+	w := dialWire(t, newConsole(&oneWidget{}, allowing()))
+	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	w.send(t, masked(0x02, "\x00echo a\n"))
+	w.hearOut(t, "a\n")
+	for range 3 {
+		w.send(t, masked(0x00, "\x00echo b\n"))
+		w.hearOut(t, "b\n")
+	}
+	for range 2 {
+		w.send(t, masked(0x00, "\x00"+strings.Repeat("x", maxConsoleLine-1)))
+	}
+	if got := w.hearStatus(t); got.Reason != metav1.StatusReasonBadRequest || !strings.Contains(got.Message, "a line is longer than 4096 bytes") {
+		t.Errorf("got the status %+v, want 400 with the limit of a line", got)
+	}
+}
+
+// TestConsolePing: of a ping that is longer than it may be (125 bytes: RFC 6455, section 5.5), no
+// more is kept or sent back.
+func TestConsolePing(t *testing.T) {
+	w := dialWire(t, newConsole(&oneWidget{}, allowing()))
+	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	const length = 1 << 20
+	ping := append(announced(0x89, length), make([]byte, length)...)
+	if size := allocated(func() {
+		if _, err := w.Write(ping); err != nil {
+			t.Fatal(err)
+		}
+		if _, pong := w.hear(t); len(pong) != 125-1 {
+			t.Errorf("got %d bytes back, want 125", len(pong)+1)
+		}
+		w.sayTick(t)
+		w.hearOut(t, "tick\n")
+	}); size > length/2 {
+		t.Errorf("%d bytes of memory were allocated for a ping of %d bytes, want less than half", size, length)
+	}
+}
+
+// TestConsoleScript: client-go sends a file in messages as long as its buffer, whose lines are all
+// answered.
+func TestConsoleScript(t *testing.T) {
+	url, ended := serveConsoles(t, newConsole(&oneWidget{}, allowing()))
+	c := openConsole(t.Context(), t, url)
+	const lines = 20_000
+	go func() {
+		_, _ = c.in.Write([]byte(strings.Repeat("echo tick\n", lines)))
+		_ = c.in.Close()
+	}()
+	for range lines {
+		c.hear(t, c.out, "tick")
+	}
+	if err := c.end(t); err != nil {
+		t.Errorf("got %v, want success", err)
+	}
+	await(t, "the end of the session", ended)
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/pkg/registry"
+)
+
+// TestAPI: the server would refuse to start otherwise.
+func TestAPI(t *testing.T) {
+	if err := API().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// newGroup is the group without storage.
+func newGroup(t *testing.T) (*genericapiserver.APIGroupInfo, *runtime.Scheme) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(install.AddToScheme(scheme))
+	group, err := registry.NewAPIGroupInfo(API().Group, API().Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return group, scheme
+}
+
+// TestEveryKindIsServed: no kind of a version is forgotten.
+func TestEveryKindIsServed(t *testing.T) {
+	group, scheme := newGroup(t)
+	for _, gv := range install.GroupVersions() {
+		var want, got []string
+		for kind := range scheme.KnownTypes(workshop.SchemeGroupVersion) {
+			if scheme.Recognizes(gv.WithKind(kind)) && !strings.HasSuffix(kind, "List") && !strings.HasSuffix(kind, "Options") && kind != metav1.WatchEventKind {
+				want = append(want, kind)
+			}
+		}
+		for path, served := range group.VersionedResourcesStorageMap[gv.Version] {
+			if !strings.Contains(path, "/") {
+				gvks, _, err := scheme.ObjectKinds(served.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, gvks[0].Kind)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("kinds served as %s (-want +got):\n%s", gv, diff)
+		}
+	}
+}
