@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the control plane that test/controlplane/MINOR/go.mod pins into bin/MINOR/: etcd, kube-apiserver,
-# kube-controller-manager, kube-proxy and kubectl. Does nothing when bin/MINOR is current. Safe to run twice at once:
-# the second run waits for the first and then finds its work done.
+# kube-controller-manager, kube-proxy and kubectl, and k8s.io/sample-apiserver, which tests compare our server with. Does nothing
+# when bin/MINOR is current. Safe to run twice at once: the second run waits for the first and then finds its work done.
 #
 # Usage: scripts/controlplane.sh [MINOR]     (default: 1.36)
 set -euo pipefail
@@ -26,7 +26,7 @@ fi
 # What the binaries depend on: the pins, this script, and the Go version. A missing binary also means "not current".
 # uname -m too: a checkout can be shared between machines.
 stamp=$({ cat "$module/go.mod" "$module/go.sum" scripts/controlplane.sh; go version; uname -m; } | sha256sum | cut -d' ' -f1)
-binaries=(etcd kube-apiserver kube-controller-manager kube-proxy kubectl)
+binaries=(etcd kube-apiserver kube-controller-manager kube-proxy kubectl sample-apiserver)
 current() {
   [ "$(cat "$out/.stamp" 2>/dev/null)" = "$stamp" ] || return 1
   for b in "${binaries[@]}"; do [ -x "$out/$b" ] || return 1; done
@@ -47,6 +47,7 @@ done
 package() {
   case $1 in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
+    sample-apiserver) echo k8s.io/sample-apiserver ;;
     *) echo "k8s.io/kubernetes/cmd/$1" ;;
   esac
 }

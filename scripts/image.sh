@@ -4,6 +4,7 @@
 #   bin/images/NAME.tar   the same as one file:  kind load image-archive, ctr images import, docker load;
 #                         skopeo copy oci-archive:bin/images/NAME.tar docker://REGISTRY/NAME:TAG
 #   bin/images/NAME.ref   the name with the tag, as a manifest says it
+#   bin/images/NAME.cdx.json  the SBOM: the image by its digest, its binaries and the modules in them
 #
 # Usage: scripts/image.sh
 #   IMAGE_PREFIX       what comes before /NAME (default: localhost, which no node pulls from)
@@ -23,7 +24,7 @@ IFS=, read -ra platforms <<<"${PLATFORMS:-linux/$(go env GOARCH)}"
 mkdir -p bin/images
 work=$(mktemp -d bin/images/.build.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-(cd scripts/image && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o ../../bin/image .)
+(cd scripts/image && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o ../../bin/ . ./sbom)
 
 # Without -trimpath the binary holds the path of this folder; with -buildvcs it would hold whether the tree was a git checkout.
 for platform in "${platforms[@]}"; do
@@ -41,11 +42,13 @@ for name in extension-apiserver certgen; do
   ref=$prefix/$name:${version//+/_}
   args=()
   for platform in "${platforms[@]}"; do args+=(--binary "$platform=$work/$platform/$name"); done
-  bin/image --ref "$ref" --out "bin/images/$name" --created "$created" "${args[@]}" \
+  image=$(bin/image --ref "$ref" --out "bin/images/$name" --created "$created" "${args[@]}" \
     --label "org.opencontainers.image.title=$name" \
     --label "org.opencontainers.image.version=$version" \
     --label "org.opencontainers.image.revision=$revision" \
     --label "org.opencontainers.image.source=https://$module" \
-    --label "org.opencontainers.image.licenses=Apache-2.0"
+    --label "org.opencontainers.image.licenses=Apache-2.0")
+  echo "$image"
+  bin/sbom --image "$image" --version "$version" --out "bin/images/$name.cdx.json" "$work"/linux/*/"$name"
   echo "$ref" >"bin/images/$name.ref"
 done

@@ -35,7 +35,7 @@ finish() {
   rm -rf "$work"
   if [ $status != 0 ] && "$engine" inspect "$node" >/dev/null 2>&1; then
     "$kubectl" get pods --all-namespaces -o wide >&2 || true
-    on_node 'tail -n 20 /var/log/pods/*konnectivity-*/*/*.log /var/log/pods/clusters-demo_*/*/*.log' >&2 || true
+    on_node 'tail -n 20 /var/log/pods/*konnectivity-*/*/*.log /var/log/pods/clusters-demo_*/*/*.log /var/log/pods/workshop-system_extension-apiserver-0*/*/*.log' >&2 || true
   fi
   [ "${KEEP:-}" = 1 ] || scripts/kind.sh down
 }
@@ -128,18 +128,16 @@ remove_sidecar() {
   on_node 'kubectl delete -k agents && kubectl -n kube-system delete configmap konnectivity-agent-ca' >/dev/null
 }
 
-# answers waits until our API answered 20 times in a row. For some seconds after a restart kube-apiserver may refuse, or answer by what it
-# stored about the API before, and the server may not reach it: each time another name, about which the server has to ask it.
+# answers waits until our API answered for 30 seconds in a row, each time about another name, about which the server has to ask
+# kube-apiserver. After a restart kube-apiserver may answer by what it stored about the API before, and the server may not reach it.
+# Even when both are well, the endpoints may change once more: the kubelet reports what it found meanwhile within 10 s, and
+# kube-controller-manager needs 15 s to lead again.
 answers() {
-  local n=0 row=0 end=$((SECONDS + 120))
-  while [ $row -lt 20 ]; do
-    [ $SECONDS -lt $end ] || fail "$1, our API did not answer 20 times in a row within 2 minutes: $(cat "$work/errors")"
-    if "$kubectl" get widget "none-$((n += 1))" --ignore-not-found --request-timeout=10s 2>"$work/errors"; then
-      row=$((row + 1))
-    else
-      row=0
-      sleep 1
-    fi
+  local n=0 end=$((SECONDS + 180)) since=$SECONDS
+  while [ $((SECONDS - since)) -lt 30 ]; do
+    [ $SECONDS -lt $end ] || fail "$1, our API did not answer for 30 seconds in a row within 3 minutes: $(cat "$work/errors")"
+    "$kubectl" get widget "none-$((n += 1))" --ignore-not-found --request-timeout=10s 2>"$work/errors" || since=$SECONDS
+    sleep 0.5
   done
 }
 

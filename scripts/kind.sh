@@ -2,6 +2,7 @@
 # A kind cluster for trying and testing the deployment. Its kubeconfig is .kind/kubeconfig; ~/.kube/config is not touched.
 #
 # Usage: scripts/kind.sh up|load|deploy|test|down
+#        scripts/kind.sh all                          makes a cluster, runs all suites, removes it
 #        scripts/kind.sh routing endpoints|cluster-ip
 #        scripts/kind.sh kube-apiserver               prints its container
 #        scripts/kind.sh await-kube-apiserver BEFORE  waits for another container of it, after a change of its manifest
@@ -108,6 +109,14 @@ test_suites() {
   done
 }
 
+# all_suites begins with "uninstall", which wants a cluster that nothing was ever deployed to.
+all_suites() {
+  local status=0
+  scripts/kind.sh up && scripts/kind.sh load && SUITE=uninstall scripts/kind.sh test &&
+    scripts/kind.sh deploy && SUITE="default components production" scripts/kind.sh test || status=$?
+  scripts/kind.sh down && return $status
+}
+
 node_shell() { "$engine" exec --interactive "$cluster-control-plane" bash -euo pipefail -c "$1"; }
 kube_apiserver() { node_shell "crictl ps --quiet --name '^kube-apiserver\$'"; }
 
@@ -160,5 +169,6 @@ case ${1:-} in
   kube-apiserver) kube_apiserver ;;
   await-kube-apiserver) await_kube_apiserver "${2:?expected the container before}" ;;
   test) test_suites ;;
-  *) echo "kind: expected up, load, deploy, test, routing, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
+  all) all_suites ;;
+  *) echo "kind: expected up, load, deploy, test, all, routing, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
 esac

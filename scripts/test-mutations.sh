@@ -5,7 +5,7 @@
 # The patches are applied to a copy of the tree, never to the tree itself.
 #
 # Usage: scripts/test-mutations.sh [--part=K/N | PATCH ...]
-# Default: all, which takes more than half an hour. --part=2/4 is the second of every four, by name; --part=today/4 is another part each day.
+# Default: all, which takes more than half an hour. --part=2/4 is the second of every four, by name;
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +13,8 @@ patches=("$@")
 [ ${#patches[@]} -gt 0 ] || patches=(test/mutations/*.patch)
 if [[ ${1:-} == --part=* ]]; then
   IFS=/ read -r k n <<<"${1#--part=}"
-  [[ $k != today || ! $n =~ ^[1-9][0-9]*$ ]] || k=$(($(date +%s) / 86400 % n + 1))
   if ! [[ $k =~ ^[1-9][0-9]*$ && $n =~ ^[1-9][0-9]*$ ]] || ((k > n)); then
-    echo "test-mutations: $1, expected --part=K/N with K from 1 to N, or --part=today/N" >&2
+    echo "test-mutations: $1, expected --part=K/N with K from 1 to N" >&2
     exit 2
   fi
   patches=()

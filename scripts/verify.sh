@@ -25,10 +25,6 @@ tidy() {
 }
 # Whatever is fetched must be the same tomorrow.
 pinned() { ! git grep -nE '@latest|:latest\b|image: .*:(master|main)\b|insecureSkipTLSVerify: *true' -- ':!scripts/verify.sh' ':!.golangci.yaml' ':!docs' ; }
-# Files that a person reads at once are short; generated ones are read by nobody.
-short() {
-  git ls-files '*.go' | grep -vE 'zz_generated|generated\.pb' | xargs wc -l | awk '$2 != "total" && $1 > 250 { print $2 ": " $1 " lines, at most 250"; bad = 1 } END { exit bad }'
-}
 scripts_parse() { local s; for s in $(git ls-files 'scripts/*.sh' .ci/run); do bash -n "$s" || return 1; done; }
 # A change beside a mutation may leave it behind, and CI tries only some of them each day.
 mutations_apply() { local p status=0; for p in test/mutations/*.patch; do git apply --check "$p" || status=1; done; return $status; }
@@ -39,7 +35,6 @@ check "modules are tidy and as their sums say" tidy
 check "go vet" go vet -tags e2e ./...
 check "lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
-check "files are short" short
 check "scripts parse" scripts_parse
 check "mutations apply" mutations_apply
 check "the tree is still clean" clean

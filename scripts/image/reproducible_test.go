@@ -4,7 +4,10 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -80,10 +83,12 @@ func TestReproducible(t *testing.T) {
 		t.Errorf("got %swant the same digests of %d images:\n%s", got, len(names), want)
 	}
 	for _, name := range names {
-		a, errA := os.ReadFile(filepath.Join(first.dir, "bin", "images", name+".tar"))
-		b, errB := os.ReadFile(filepath.Join(second.dir, "bin", "images", name+".tar"))
-		if errA != nil || errB != nil || !bytes.Equal(a, b) {
-			t.Errorf("%s.tar: %v, %v, the two archives differ, of %d and %d bytes", name, errA, errB, len(a), len(b))
+		for _, file := range []string{name + ".tar", name + ".cdx.json"} {
+			a, errA := os.ReadFile(filepath.Join(first.dir, "bin", "images", file))
+			b, errB := os.ReadFile(filepath.Join(second.dir, "bin", "images", file))
+			if errA != nil || errB != nil || !bytes.Equal(a, b) {
+				t.Errorf("%s: %v, %v, the two files differ, of %d and %d bytes", file, errA, errB, len(a), len(b))
+			}
 		}
 		t.Run(name, func(t *testing.T) { checkImage(t, first, name, "v1.2.3") })
 	}
@@ -146,11 +151,49 @@ func checkImage(t *testing.T, c checkout, name, version string) {
 	if err := os.WriteFile(path, binary, 0o700); err != nil { //nolint:gosec // it is to be run
 		t.Fatal(err)
 	}
+	checkSBOM(t, c, i, name, path)
 	cmd := exec.CommandContext(t.Context(), path, "version", "-o", "json")
 	cmd.Dir, cmd.Env = t.TempDir(), []string{}
 	out, err := cmd.CombinedOutput()
 	var info struct{ Version string }
 	if err != nil || json.Unmarshal(out, &info) != nil || info.Version != version {
 		t.Errorf("%s version: got %s, %v, want version %s", name, out, err, version)
+	}
+}
+
+// checkSBOM holds the SBOM of the image against its digest and its binary.
+func checkSBOM(t *testing.T, c checkout, i image, name, path string) {
+	type component struct {
+		Name, Version, Purl string
+		Hashes              []struct{ Alg, Content string }
+	}
+	var bom struct {
+		Metadata   struct{ Component component }
+		Components []component
+	}
+	if err := json.Unmarshal([]byte(c.run(t, "cat bin/images/"+name+".cdx.json")), &bom); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := bom.Metadata.Component.Purl, "pkg:oci/"+name+"@"+i.Digest; got != want {
+		t.Errorf("SBOM: got the image %s, want %s", got, want)
+	}
+	got := map[string]string{}
+	for _, c := range bom.Components {
+		got[c.Name] = c.Version
+	}
+	sum := sha256.Sum256(i.contents[name])
+	if program := bom.Components[0]; len(program.Hashes) != 1 || program.Hashes[0].Content != hex.EncodeToString(sum[:]) {
+		t.Errorf("SBOM: got %+v, want the binary with its hash %x", program, sum)
+	}
+	build, err := buildinfo.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{name: i.Config.Labels["org.opencontainers.image.version"], "stdlib": strings.TrimPrefix(build.GoVersion, "go")}
+	for _, dep := range build.Deps {
+		want[dep.Path] = dep.Version
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("SBOM: got components %v, want %v", got, want)
 	}
 }
