@@ -30,7 +30,7 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	both := strings.Join(outputs, "----\n")
-	if n := strings.Count(both, "[5/5] kubectl: done"); n != 1 {
+	if n := strings.Count(both, "[5/6] kubectl: done"); n != 1 {
 		t.Errorf("%d of two builds at once built, want 1:\n%s", n, both)
 	}
 	if !strings.Contains(both, "another build is running; waiting for it") {

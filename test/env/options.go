@@ -47,9 +47,13 @@ type Options struct {
 	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each of our servers, and
 	// replace those of the same flag. Each is one word: --flag=value.
 	KubeAPIServerArgs, ServerArgs []string
+	// ServerEnv is added to the environment of each of our servers: NAME=value.
+	ServerEnv []string
 	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's certificate, key and CA, all of the same CA, as
 	// where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the one of certgen init.
 	FrontProxyPerHost bool
+	// Binaries is the directory of our binaries, for a test of another build. Default: bin, built by New.
+	Binaries string
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
 	// Progress gets a line for each step; nil means none.

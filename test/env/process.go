@@ -69,8 +69,8 @@ type processes struct {
 	all  []*process
 }
 
-// start runs a command in a host's network. Output goes to logDir/name.log, after what is there already.
-func (ps *processes) start(h *host, name string, command []string) (*process, error) {
+// start runs a command in a host's network, with more variables than this process has. Output goes to logDir/name.log, after what is there already.
+func (ps *processes) start(h *host, name string, command []string, environ ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(ps.logDir, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -80,6 +80,7 @@ func (ps *processes) start(h *host, name string, command []string) (*process, er
 	fmt.Fprintf(out, "# %s\n", strings.Join(command, " "))
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), environ...)
 	// A group of its own keeps a Ctrl-C of the terminal from us alone to pass on, in order. Pdeathsig ends the child
 	// when we end without stopping it: after a panic, or kill -9.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -21,6 +21,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/pkg/registration"
 )
@@ -38,7 +39,7 @@ func (e *Environment) Register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	services := registration.APIServices(registration.Backend{Namespace: Namespace, Name: ServiceName, Port: e.servicePort(), CABundle: caBundle})
+	services := registration.APIServices(install.GroupVersions(), registration.Backend{Namespace: Namespace, Name: ServiceName, Port: e.servicePort(), CABundle: caBundle})
 	for i, k := range e.KubeAPIServers {
 		config, err := e.adminOf(k)
 		if err != nil {
@@ -63,7 +64,7 @@ func (e *Environment) Register(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(registration.Discovered(client), registration.Described(client.OpenAPIV3()))
+			return errors.Join(registration.Discovered(client, install.GroupVersions()), registration.Described(client.OpenAPIV3(), install.GroupVersions()))
 		}); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ package env
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -30,9 +29,10 @@ const tokenLifetime = 7 * 24 * time.Hour
 type Server struct {
 	*process
 	// Name is that of its log, URL where it serves. Its certificate is for ServerName.
-	Name, URL string
-	host      *host
-	command   []string
+	Name, URL   string
+	host        *host
+	command     []string
+	environment []string
 }
 
 // ServerName is the name in the servers' certificate, which is that of the Service.
@@ -139,7 +139,7 @@ func (e *Environment) startServer(ctx context.Context, name string, number int, 
 	if err != nil {
 		return err
 	}
-	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
+	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port), environment: e.options.ServerEnv}
 	s.command = append([]string{
 		e.serverBinary(), "serve",
 		"--kubeconfig=" + e.serverKubeconfig,
@@ -155,7 +155,7 @@ func (e *Environment) startServer(ctx context.Context, name string, number int, 
 
 func (e *Environment) runServer(ctx context.Context, s *Server) error {
 	var err error
-	if s.process, err = e.processes.start(s.host, s.Name, s.command); err != nil {
+	if s.process, err = e.processes.start(s.host, s.Name, s.command, s.environment...); err != nil {
 		return err
 	}
 	client, err := rest.HTTPClientFor(s.Config(e))
@@ -192,23 +192,42 @@ func (e *Environment) RestartServer(ctx context.Context, s *Server) error {
 	return e.StartServer(ctx, s)
 }
 
-// CrashServer ends a server without a chance to clean up, and starts it again.
+// KillServer ends a server without a chance to clean up.
+func (e *Environment) KillServer(s *Server) { s.kill() }
+
+// CrashServer kills a server and starts it again.
 func (e *Environment) CrashServer(ctx context.Context, s *Server) error {
-	s.kill()
+	e.KillServer(s)
 	return e.StartServer(ctx, s)
 }
 
 // VmRSS is the memory that the kernel counts for the server, in KiB (proc(5)).
-func (s *Server) VmRSS() (kib int, err error) {
+func (s *Server) VmRSS() (kib int, err error) { return s.status("VmRSS") }
+
+// VmHWM is the most that VmRSS was since the start, or since ResetVmHWM, in KiB.
+func (s *Server) VmHWM() (kib int, err error) { return s.status("VmHWM") }
+
+// ResetVmHWM sets VmHWM to VmRSS (proc_pid_clear_refs(5)).
+func (s *Server) ResetVmHWM() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
+}
+
+// Descriptors is how many files and sockets the server has open.
+func (s *Server) Descriptors() (int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+	return len(entries), err
+}
+
+func (s *Server) status(name string) (kib int, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.SplitSeq(string(data), "\n") {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			_, err := fmt.Sscan(value, &kib)
 			return kib, err
 		}
 	}
-	return 0, errors.New("no VmRSS in /proc/PID/status")
+	return 0, fmt.Errorf("no %s in /proc/PID/status", name)
 }

@@ -30,8 +30,10 @@ var build = sync.OnceValues(func() ([]byte, error) {
 // logs are printed.
 func New(t testing.TB, options Options) *Environment {
 	t.Helper()
-	if out, err := build(); err != nil {
-		t.Fatalf("build our server: %v\n%s", err, out)
+	if options.Binaries == "" {
+		if out, err := build(); err != nil {
+			t.Fatalf("build our server: %v\n%s", err, out)
+		}
 	}
 	// Not t.Context: it ends before the cleanup, and the processes shall be stopped in order.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

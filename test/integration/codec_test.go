@@ -19,6 +19,18 @@ var (
 	codecs      = serializer.NewCodecFactory(typedScheme, serializer.WithSerializer(cbor.NewSerializerInfo))
 )
 
+// hubScheme and hubCodecs are those of the server.
+var (
+	hubScheme = newHubScheme()
+	hubCodecs = serializer.NewCodecFactory(hubScheme)
+)
+
+func newHubScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(install.AddToScheme(scheme))
+	return scheme
+}
+
 func newTypedScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, v := range install.Versions {

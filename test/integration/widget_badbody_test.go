@@ -85,7 +85,6 @@ func TestWidgetBadBody(t *testing.T) {
 		{name: "yaml invalid UTF-8", contentType: yamlType, body: "apiVersion: <gv>\nkind: <kind>\nmetadata: {name: \"\xff\xfe\"}\n",
 			want: unrecognized + `yaml: invalid leading UTF-8 octet (…)`},
 		{name: "yaml deep", contentType: yamlType, body: "apiVersion: <gv>\nkind: <kind>\nspec: " + deep, want: unrecognized + `yaml: line 3: exceeded max depth of 10000 (…)`},
-		{name: "yaml of aliases", contentType: yamlType, body: aliases(), want: unrecognized + `yaml: document contains excessive aliasing (…)`},
 
 		{name: "protobuf of text", contentType: protobufType, body: "hello", want: unrecognized + `provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (…)`},
 		{name: "protobuf of its prefix only", contentType: protobufType, body: "k8s\x00", want: unrecognized + `empty body (…)`},
@@ -135,8 +134,6 @@ func TestWidgetBadBodyOfChange(t *testing.T) {
 		{name: "deep apply patch", method: http.MethodPatch, path: "/w?fieldManager=m", contentType: applyPatch, body: `{"spec":{"unknown":` + deep + `}}`,
 			want: `400 BadRequest: error decoding YAML: error converting YAML to JSON: yaml: exceeded max depth of 10000`},
 		{name: "merge patch of 4 MiB", method: http.MethodPatch, contentType: mergePatch, body: `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4<<20) + `"}}}`, want: tooLarge},
-		{name: "apply patch of aliases", method: http.MethodPatch, path: "/w?fieldManager=m", contentType: applyPatch, body: aliases(),
-			want: `400 BadRequest: error decoding YAML: error converting YAML to JSON: yaml: document contains excessive aliasing`},
 		{name: "delete with a malformed body", method: http.MethodDelete, contentType: jsonType, body: `{`,
 			want: `400 BadRequest: couldn't get version/kind; json parse error: unexpected end of JSON input`},
 		{name: "delete with another kind", method: http.MethodDelete, contentType: jsonType, body: `{"apiVersion":"v1","kind":"Pod"}`,
@@ -193,14 +190,4 @@ func quiet(t *testing.T) func() {
 			t.Errorf("a process ended: %v", err)
 		}
 	}
-}
-
-// aliases is a small YAML document that grows to 10^9 strings when its aliases are written out.
-func aliases() string {
-	doc := "apiVersion: <gv>\nkind: <kind>\nmetadata: {name: w}\na0: &a0 x\n"
-	for i := range 9 {
-		a, b := string(rune('0'+i)), string(rune('1'+i))
-		doc += "a" + b + ": &a" + b + " [" + strings.TrimSuffix(strings.Repeat("*a"+a+", ", 10), ", ") + "]\n"
-	}
-	return doc
 }

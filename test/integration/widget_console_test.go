@@ -155,7 +155,7 @@ func TestWidgetConsoleRights(t *testing.T) {
 			if tc.name == "connect" && err != nil {
 				t.Errorf("console with the verbs %v: %v, want success", tc.verbs, err)
 			}
-			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(), "forbidden: the verb create is needed beside get")) {
+			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(), `cannot create resource "widgets/console"`)) {
 				t.Errorf("console with the verbs %v: %v, want it forbidden for the verb create", tc.verbs, err)
 			}
 		})

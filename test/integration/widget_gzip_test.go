@@ -49,11 +49,13 @@ func TestWidgetGzip(t *testing.T) {
 					if (len(plain.body) > 128<<10) != tc.compressed {
 						t.Fatalf("the list has %d bytes, which does not show what this is to show", len(plain.body))
 					}
-					want := map[bool]string{true: "gzip"}[tc.compressed]
+					// Lists as YAML are limited, and for that reason made from the JSON of the library, which compresses.
+					compressed := tc.compressed && f.name != "YAML"
+					want := map[bool]string{true: "gzip"}[compressed]
 					if encoding := got.header.Get("Content-Encoding"); encoding != want {
 						t.Fatalf("Content-Encoding %q of %d bytes, want %q", encoding, len(plain.body), want)
 					}
-					if tc.compressed {
+					if compressed {
 						got.body = gunzip(t, got)
 					}
 					if !bytes.Equal(plain.body, got.body) {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -97,12 +96,12 @@ func storedBytes(t *testing.T, store *clientv3.Client, key string) []byte {
 // rewrite stores an object in another version.
 func rewrite(t *testing.T, store *clientv3.Client, key string, gv schema.GroupVersion) {
 	t.Helper()
-	obj, err := runtime.Decode(apiserver.Codecs.UniversalDecoder(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}), storedBytes(t, store, key))
+	obj, err := runtime.Decode(hubCodecs.UniversalDecoder(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}), storedBytes(t, store, key))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	encoder := apiserver.Codecs.EncoderForVersion(protobuf.NewSerializer(apiserver.Scheme, apiserver.Scheme), gv)
+	encoder := hubCodecs.EncoderForVersion(protobuf.NewSerializer(hubScheme, hubScheme), gv)
 	if err := encoder.Encode(obj, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +113,7 @@ func rewrite(t *testing.T, store *clientv3.Client, key string, gv schema.GroupVe
 func storedVersion(t *testing.T, store *clientv3.Client, key string) string {
 	t.Helper()
 	var unknown runtime.Unknown
-	if _, _, err := protobuf.NewSerializer(apiserver.Scheme, apiserver.Scheme).Decode(storedBytes(t, store, key), nil, &unknown); err != nil {
+	if _, _, err := protobuf.NewSerializer(hubScheme, hubScheme).Decode(storedBytes(t, store, key), nil, &unknown); err != nil {
 		t.Fatal(err)
 	}
 	gv, err := schema.ParseGroupVersion(unknown.APIVersion)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/registration"
 	"example.com/extension-apiserver/test/env"
 )
@@ -23,7 +24,7 @@ func TestAPIServices(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("# Generated: extension-apiserver apiservices, without the caBundle, which a component for certificates fills in.\n" +
 		"# go test ./test/manifests -run TestAPIServices -update writes it anew.\n")
-	for _, a := range registration.APIServices(registration.Backend{Namespace: env.Namespace, Name: env.ServiceName}) {
+	for _, a := range registration.APIServices(install.GroupVersions(), registration.Backend{Namespace: env.Namespace, Name: env.ServiceName}) {
 		out, err := yaml.Marshal(a)
 		if err != nil {
 			t.Fatal(err)

@@ -18,13 +18,14 @@ import (
 
 	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/sample"
 	"example.com/extension-apiserver/test/env"
 )
 
 // serverOptions are what the arguments of a container mean.
 func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	t.Helper()
-	options := apiserver.NewOptions()
+	options := apiserver.NewOptions(sample.API())
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	for _, section := range options.Flags().FlagSets {
 		fs.AddFlagSet(section)

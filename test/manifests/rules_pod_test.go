@@ -113,8 +113,9 @@ func serverProblems(r rendered) []string {
 		problems = append(problems, fmt.Sprintf("port is %v, --secure-port is %d", c.Ports[0], options.Recommended.SecureServing.BindPort))
 	}
 	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
-	if i < 0 || c.Env[i].ValueFrom == nil || c.Env[i].ValueFrom.ResourceFieldRef == nil || c.Env[i].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
-		problems = append(problems, "GOMEMLIMIT is not the limit of memory")
+	limit := c.Resources.Limits.Memory().Value()
+	if i < 0 || c.Env[i].Value != fmt.Sprintf("%dMiB", limit*3/4>>20) {
+		problems = append(problems, fmt.Sprintf("GOMEMLIMIT is not %dMiB, three quarters of the limit of memory", limit*3/4>>20))
 	}
 	return problems
 }

@@ -40,11 +40,11 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("files that are named after the deleted kind or mention it:\n%s", out)
 	}
 
-	if out := shell(t, dir, "gofmt -l cmd pkg test"); out != "" {
+	if out := shell(t, dir, "gofmt -l cmd internal pkg sample test"); out != "" {
 		t.Errorf("files that are not formatted:\n%s", out)
 	}
 	shell(t, dir, "go vet ./...") // which compiles all
-	out := shell(t, dir, "go test ./pkg/... ./cmd/...")
+	out := shell(t, dir, "go test ./pkg/... ./cmd/... ./sample/...")
 	if want := "ok  \t" + module + "/pkg/registry/sprocket"; !strings.Contains(out, want) {
 		t.Errorf("tests after the rename: got no %q, want the new kind's among them:\n%s", want, out)
 	}
@@ -118,7 +118,7 @@ func TestRenameNames(t *testing.T) {
 			if want := `GroupName = "` + tc.group + `"`; !strings.Contains(string(data), want) {
 				t.Errorf("pkg/apis/%s/register.go: got %s (%v), want %s", tc.goPackage, data, err, want)
 			}
-			shell(t, dir, `go build ./pkg/registry/... && test -z "$(gofmt -l cmd pkg test)"`)
+			shell(t, dir, `go build ./sample/... && test -z "$(gofmt -l cmd internal pkg sample test)"`)
 		})
 	}
 }

@@ -30,7 +30,7 @@ func kindOf(body func(*testing.T) []byte) func(*testing.T) []byte {
 func upgrade() http.Header {
 	return http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AQIDBAUGBwgJCgsMDQ4PEA=="},
-		"Sec-Websocket-Protocol": {"v5.channel.k8s.io"}, "Origin": {"https://localhost"},
+		"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
 	}
 }
 

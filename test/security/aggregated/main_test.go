@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	options.ServerArgs = append(options.ServerArgs, admitFriend)
 	code := env.Main(m, options, &shared)
 	os.RemoveAll(dir)
 	os.Exit(code)

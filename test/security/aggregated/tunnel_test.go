@@ -74,7 +74,7 @@ func TestS43Tunnel(t *testing.T) {
 func upgradeLines(protocol string) []string {
 	return []string{
 		"Connection: Upgrade", "Upgrade: " + protocol, "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==",
-		"Sec-WebSocket-Protocol: v5.channel.k8s.io", "Origin: https://localhost",
+		"Sec-WebSocket-Protocol: v5.channel.k8s.io",
 	}
 }
 

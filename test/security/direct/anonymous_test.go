@@ -3,11 +3,15 @@
 package direct
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestS14NoCredentials: whoever shows no credentials gets nothing but whether the server is well. What there is, the server's
@@ -41,9 +45,62 @@ func TestS14NoCredentials(t *testing.T) {
 			t.Errorf("GET %s: %s, want ok", path, got)
 		}
 	}
+	s.refusesBodies(t)
 	for _, spec := range s.access(t) {
 		if spec.User == "system:anonymous" && !slices.Contains(open, strings.Split(spec.NonResourceAttributes.Path, "?")[0]) {
 			t.Errorf("SubjectAccessReview for an anonymous request of %v, want none", spec.NonResourceAttributes)
+		}
+	}
+}
+
+// refusesBodies sends bodies without credentials. None is waited for, or read.
+func (s *server) refusesBodies(t *testing.T) {
+	t.Helper()
+	const at = 5 * time.Second // which is at once on a busy machine, and no time limit of the server
+	large := strings.Repeat("a,", maxBody/2)
+	for _, tc := range []struct{ name, contentType, length, body string }{
+		{"JSON", jsonType, "", gadget("x")},
+		{"YAML of aliases", yamlType, "", laughs("")},
+		{"YAML of 3 MiB of values", yamlType, "", "[" + large[2:] + "]"},
+		{"applied YAML of 3 MiB of values", apply, "", "[" + large[2:] + "]"},
+		{"3 MiB in chunks", jsonType, "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large)},
+		{"chunks that do not end", jsonType, "Transfer-Encoding: chunked", "1\r\n{\r\n"},
+		{"a byte less than announced", jsonType, fmt.Sprintf("Content-Length: %d", len(gadget("x"))+1), gadget("x")},
+		{"a tebibyte that does not come", jsonType, fmt.Sprintf("Content-Length: %d", 1<<40), "{"},
+		{"nothing of what is announced", jsonType, "Content-Length: 200000", ""},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodPatch, http.MethodGet} {
+			what := tc.name + " with " + method
+			s.peaksBy(t, what, time.Second, 32, func() {
+				conn := s.dial(t, nil, "http/1.1")
+				length := tc.length
+				if length == "" {
+					length = fmt.Sprintf("Content-Length: %d", len(tc.body))
+				}
+				began := time.Now()
+				if err := conn.SetDeadline(began.Add(2 * at)); err != nil {
+					t.Fatal(err)
+				}
+				// The server may hang up before it has all.
+				go func() {
+					_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n\r\n%s", method, protected, tc.contentType, length, tc.body)
+				}()
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				read(resp, err).want(t, what, http.StatusUnauthorized)
+				_, _ = io.Copy(io.Discard, conn)
+				if took := time.Since(began); took > at {
+					t.Errorf("%s: the connection was closed after %s, want at most %s", what, took, at)
+				}
+			})
+			if tc.length != "" {
+				continue
+			}
+			// HTTP/2: the answer ends the connection, so a second request finds it closed.
+			s.peaksBy(t, what+" over HTTP/2", time.Second, 32, func() {
+				open, header := oneConnection(t, nil), http.Header{"Content-Type": {tc.contentType}}
+				s.send(open, method, protected, header, tc.body).want(t, what+" over HTTP/2", http.StatusUnauthorized)
+				s.send(open, method, protected, header, tc.body).want(t, what+" again", 0)
+			})
 		}
 	}
 }

@@ -19,8 +19,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// maxBody is how much the library reads of a body (MaxRequestBodyBytes of its configuration).
-const maxBody = 3 << 20
+const (
+	// maxBody is how much the library reads of a body (MaxRequestBodyBytes of its configuration).
+	maxBody = 3 << 20
+	// maxYAML is the limit for YAML, and for server-side apply.
+	maxYAML = 1 << 20
+)
 
 // endless is a body of spaces that never ends by itself. It counts what was taken of it.
 type endless struct{ taken atomic.Int64 }
@@ -39,20 +43,21 @@ func (e *endless) Close() error { return nil }
 // bodies are requests that have a body, by what they do; padded has the length that is asked for.
 var bodies = []struct {
 	name, method, path, contentType, body string
-	accepted                              int
+	accepted, limit                       int
 }{
-	{"create", http.MethodPost, protected + "?dryRun=All", jsonType, gadget("new"), http.StatusCreated},
-	{"update", http.MethodPut, protected + "/there?dryRun=All", jsonType, gadget("there"), http.StatusOK},
-	{"merge patch", http.MethodPatch, protected + "/there?dryRun=All", merge, `{"spec":{"precision":1}}`, http.StatusOK},
-	{"apply", http.MethodPatch, protected + "/there" + force + "&dryRun=All", apply, gadget("there"), http.StatusOK},
-	{"delete", http.MethodDelete, protected + "/there?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK},
-	{"delete collection", http.MethodDelete, protected + "?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK},
+	{"create", http.MethodPost, protected + "?dryRun=All", jsonType, gadget("new"), http.StatusCreated, maxBody},
+	{"create from YAML", http.MethodPost, protected + "?dryRun=All", yamlType, gadget("new"), http.StatusCreated, maxYAML},
+	{"update", http.MethodPut, protected + "/there?dryRun=All", jsonType, gadget("there"), http.StatusOK, maxBody},
+	{"merge patch", http.MethodPatch, protected + "/there?dryRun=All", merge, `{"spec":{"precision":1}}`, http.StatusOK, maxBody},
+	{"apply", http.MethodPatch, protected + "/there" + force + "&dryRun=All", apply, gadget("there"), http.StatusOK, maxYAML},
+	{"delete", http.MethodDelete, protected + "/there?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
+	{"delete collection", http.MethodDelete, protected + "?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
 }
 
 func padded(body string, length int) string { return body + strings.Repeat(" ", length-len(body)) }
 
-// TestS29Bodies: a body of 3 MiB is read whatever the request is, one of a byte more is not, whether its length is announced or not; of
-// one that does not end no more is taken than that.
+// TestS29Bodies: a body of 3 MiB, or 1 MiB of what the YAML parser reads, is read whatever the request is, one of a byte more is not, whether
+// its length is announced or not; of one that does not end no more is taken than that.
 func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -78,7 +83,7 @@ func TestS29Bodies(t *testing.T) {
 					req.Header = http.Header{"X-Remote-User": {"ann"}, "Content-Type": {tc.contentType}}
 					return read(ann.Do(req))
 				}
-				for _, length := range []struct{ bytes, want int }{{maxBody, tc.accepted}, {maxBody + 1, http.StatusRequestEntityTooLarge}} {
+				for _, length := range []struct{ bytes, want int }{{tc.limit, tc.accepted}, {tc.limit + 1, http.StatusRequestEntityTooLarge}} {
 					body := padded(tc.body, length.bytes)
 					send(strings.NewReader(body)).want(t, fmt.Sprintf("a body of %d bytes", length.bytes), length.want)
 					// A reader that does not tell its length is sent in chunks.
@@ -90,13 +95,13 @@ func TestS29Bodies(t *testing.T) {
 				if got.status != http.StatusRequestEntityTooLarge && got.status != 0 {
 					t.Errorf("a body that does not end: %s, want 413 or a closed connection", got)
 				}
-				if taken, most := body.taken.Load(), maxBody+onTheWay; taken > most {
-					t.Errorf("a body that does not end: the server took %d bytes, want %d and at most %d that were on their way", taken, maxBody, onTheWay)
+				if taken, most := body.taken.Load(), int64(tc.limit)+onTheWay; taken > most {
+					t.Errorf("a body that does not end: the server took %d bytes, want %d and at most %d that were on their way", taken, tc.limit, onTheWay)
 				}
 			})
 		}
 	}
-	s.grownBy(t, "48 bodies of 3 MiB and 12 that do not end", before, time.Minute, 200)
+	s.grownBy(t, "56 bodies of 1 or 3 MiB and 14 that do not end", before, time.Minute, 200)
 }
 
 // socketBuffers is how many bytes the kernel may hold between a sender and a receiver that reads no more.

@@ -5,6 +5,7 @@ package direct
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"net/http"
@@ -85,12 +86,17 @@ func bombs(t *testing.T) []bomb {
 		{"YAML of aliases where nobody looks", post, protected + "?fieldValidation=Ignore", yamlType, yamlHead + "spec: {purpose: none}\n" + laughs(""), nil, "400"},
 		{"YAML of aliases, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\n" + laughs(""), nil, "400"},
 		{"YAML of aliases, applied to one that is there", patch, there + force, apply, strings.Replace(yamlHead, "bomb", "there", 1) + laughs(""), nil, "400"},
-		{"YAML of 500,000 aliases of one text", post, protected, yamlType,
-			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1000) + "}\nmore: [" + strings.Repeat("*x,", 500_000) + "]\n", nil, "413"},
-		{"YAML of 300,000 aliases of one text, applied", patch, bombPath + force, apply,
-			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1_000_000) + "}\nmore: [" + strings.Repeat("*x,", 300_000) + "]\n", nil, "413"},
-		{"YAML of 1,000,000 values and an alias", post, protected + strict, yamlType,
-			yamlHead + "spec: {purpose: &x none}\nmore: [*x," + strings.Repeat("x,", 1_000_000) + "]\n", nil, "400"},
+		{"YAML of 340,000 aliases of one text", post, protected, yamlType,
+			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1000) + "}\nmore: [" + strings.Repeat("*x,", 340_000) + "]\n", nil, "400"},
+		{"YAML of 150,000 aliases of one text, applied", patch, bombPath + force, apply,
+			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 500_000) + "}\nmore: [" + strings.Repeat("*x,", 150_000) + "]\n", nil, "400"},
+		{"YAML of 520,000 values and an alias", post, protected + strict, yamlType,
+			yamlHead + "spec: {purpose: &x none}\nmore: [*x," + strings.Repeat("x,", 520_000) + "]\n", nil, "400"},
+		{"YAML of 520,000 values", post, protected + strict, yamlType, yamlHead + "spec: {purpose: none}\nmore: [" + strings.Repeat("x,", 520_000) + "]\n", nil, "400"},
+		{"YAML of 520,000 values, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\nmore: [" + strings.Repeat("x,", 520_000) + "]\n", nil, "400"},
+		{"JSON of 520,000 values, applied", patch, bombPath + force, apply, of(`{"purpose":"none","more":[1` + strings.Repeat(",1", 520_000) + `]}`), nil, "400"},
+		{"YAML of 1,500,000 values", post, protected, yamlType, yamlHead + "more: [" + strings.Repeat("x,", 1_500_000) + "]\n", nil, "413"},
+		{"YAML of 1,500,000 values, applied", patch, bombPath + force, apply, yamlHead + "more: [" + strings.Repeat("x,", 1_500_000) + "]\n", nil, "413"},
 		{"YAML 100,000 deep, applied", patch, bombPath + force, apply, yamlHead + "spec: " + deep, nil, "400"},
 		{"YAML 100,000 deep in blocks", post, protected, yamlType, yamlHead + "spec: " + strings.Repeat("- ", 100_000) + "1\n", nil, "400"},
 		{"JSON 100,000 deep", post, protected, jsonType, of(objects), nil, "400"},
@@ -124,7 +130,8 @@ func many(n int) string {
 	return b.String()
 }
 
-// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, from whoever has all rights.
+// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, from whoever has all rights. With a
+// read it is not looked at.
 func TestS30Bombs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -138,8 +145,8 @@ func TestS30Bombs(t *testing.T) {
 	// The same forms, with nothing in them that explodes, are good.
 	for _, b := range []bomb{
 		{"create", http.MethodPost, protected, jsonType, gadget("there"), nil, "201"},
-		{"create from a YAML with an alias", http.MethodPost, protected, yamlType,
-			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: aliased, annotations: {a: &a none}}\nspec: {purpose: *a}\n", nil, "201"},
+		{"create from a YAML with the signs of an alias in a text", http.MethodPost, protected, yamlType,
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: signs, annotations: {a: '&a *a'}}\nspec: {purpose: none}\n", nil, "201"},
 		{"apply", http.MethodPatch, protected + "/applied" + force, apply,
 			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: applied}\nspec: {purpose: none}\n", nil, "201"},
 		{"merge patch", http.MethodPatch, protected + "/there", merge, `{"spec":{"precision":1}}`, nil, "200"},
@@ -149,23 +156,45 @@ func TestS30Bombs(t *testing.T) {
 		}
 	}
 	stored := s.get(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}).body
-	all := s.cost(t)
-	for _, b := range bombs(t) {
-		before := s.cost(t)
-		got := send(b)
-		if !strings.Contains(" "+b.want+" ", fmt.Sprintf(" %d ", got.status)) {
-			t.Errorf("%s: %s, want %s", b.name, got, b.want)
-		}
-		// Most take 10 to 100 ms, and 1,000,000 values of a YAML 5 s, because the library reads them three times. What is written out takes
-		// minutes and gigabytes.
-		s.grownBy(t, b.name, before, 10*time.Second, 300)
+	all := bombs(t)
+	// Reads come first: the heap that writes leave would hide what they take.
+	for _, b := range all {
+		s.readBomb(t, b)
 	}
-	// A body has 3 MiB at most, its forms while it is read some tens of that, and the collector lets the heap double.
-	s.grownBy(t, "all", all, 30*time.Second, 500)
+	for _, b := range all {
+		// Most take 10 to 100 ms and some MiB, and 520,000 values of a YAML 1 s and 70 MiB, because the library reads them three
+		// times. What is written out takes minutes and gigabytes.
+		s.peaksBy(t, b.name, 5*time.Second, 150, func() {
+			if got := send(b); !strings.Contains(" "+b.want+" ", fmt.Sprintf(" %d ", got.status)) {
+				t.Errorf("%s: %s, want %s", b.name, got, b.want)
+			}
+		})
+	}
 	if after := s.get(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}).body; after != stored {
 		t.Errorf("gadgets afterwards: %.2000s\nwant those of before: %.2000s", after, stored)
 	}
 	if log := s.end(); strings.Contains(log, "panic") {
 		t.Errorf("the log tells of a panic: %.4000s", log[strings.Index(log, "panic"):])
+	}
+}
+
+// readBomb sends the body with reads. Who sends a body that is not read may find the connection closed.
+func (s *server) readBomb(t *testing.T, b bomb) {
+	t.Helper()
+	header := http.Header{"Content-Type": {b.contentType}}
+	maps.Copy(header, b.header)
+	known := maps.Clone(header)
+	known["X-Remote-User"] = []string{"ann"}
+	for _, tc := range []struct {
+		what, path string
+		cert       *tls.Certificate
+		header     http.Header
+	}{
+		{"GET /healthz without credentials", "/healthz", nil, header},
+		{"GET " + protected, protected, frontProxy(t), known},
+	} {
+		s.peaksBy(t, b.name+", "+tc.what, time.Second, 32, func() {
+			s.try(tc.cert, http.MethodGet, tc.path, tc.header, b.body).want(t, b.name+", "+tc.what, http.StatusOK)
+		})
 	}
 }

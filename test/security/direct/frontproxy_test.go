@@ -175,6 +175,45 @@ func TestS05NoUser(t *testing.T) {
 	s.get(t, proxy, http.Header{"X-Remote-User": {"boss"}}).want(t, "with a user", http.StatusOK)
 }
 
+// TestS05SharedCA: where the front proxy and users share a CA, which is tolerated, the front
+// proxy's certificate is still no user's. Where any name is tolerated too, a user's certificate
+// authenticates the user, or whom its header names.
+func TestS05SharedCA(t *testing.T) {
+	t.Parallel()
+	boss := http.Header{"X-Remote-User": {"boss"}}
+	groups := http.Header{"X-Remote-Group": {"bosses", "system:masters"}}
+	empty := http.Header{"X-Remote-User": {""}, "X-Remote-Group": {"bosses", "system:masters"}}
+	for _, tc := range []struct {
+		tolerated, names          string
+		proxyAlone, aliceClaiming string // who that is; empty means nobody
+		aliceEmpty                string
+	}{
+		{"SharedCA", `["` + certs.FrontProxyUser + `"]`, "", `alice groups=["makers"]`, `alice groups=["makers"]`},
+		{"SharedCA,AnyName", "[]", certs.FrontProxyUser, "boss", ""},
+	} {
+		t.Run(tc.tolerated, func(t *testing.T) {
+			t.Parallel()
+			r := newRelay(t)
+			m := newTrustMap(t, r)
+			data := m.data()
+			data["client-ca-file"] = data["requestheader-client-ca-file"]
+			data["requestheader-allowed-names"] = tc.names
+			m.set(data)
+			s := start(t, r, "--front-proxy-tolerate="+tc.tolerated)
+			s.waitReady(t)
+			proxy, alice := frontProxy(t), issue(t, readCA(t, certs.FrontProxyCADir), "alice", "makers")
+			s.wantUser(t, proxy, boss, "boss")
+			s.wantUser(t, proxy, nil, tc.proxyAlone)
+			s.wantUser(t, proxy, groups, tc.proxyAlone)
+			s.wantUser(t, proxy, empty, "")
+			s.wantUser(t, alice, nil, `alice groups=["makers"]`)
+			s.wantUser(t, alice, groups, `alice groups=["makers"]`)
+			s.wantUser(t, alice, boss, tc.aliceClaiming)
+			s.wantUser(t, alice, empty, tc.aliceEmpty)
+		})
+	}
+}
+
 // TestS06IdentityArrives: what the front proxy says is what kube-apiserver is asked about, to the letter.
 func TestS06IdentityArrives(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,9 @@
 package direct
 
 import (
+	"crypto/tls"
+	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -15,42 +18,87 @@ import (
 // TestS39Overload: a user whose requests take long, because kube-apiserver does not answer the question whether they are allowed, sends
 // ten times as many at once as the server serves. Authorization comes after priority and fairness: they hold seats. They are refused
 // with 429 and the time to come again; whether the server is well is answered at once, and so are administrators. Another user of the
-// same priority gets a seat too, within two rounds: priority and fairness takes every request for a short one until it has ended.
+// same priority gets a seat too, within two rounds: priority and fairness takes every request for a short one until it has ended. So it
+// is with consoles, which the library would give no seats.
 func TestS39Overload(t *testing.T) {
 	t.Parallel()
-	const limit = 40
-	s := newServer(t, "--max-requests-inflight=30", "--max-mutating-requests-inflight=10")
-	proxy := frontProxy(t)
-	release := make(chan struct{})
-	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
-		if spec.User != "noisy" {
-			return verdict(`"allowed":true`)
-		}
-		return func(w http.ResponseWriter, req *http.Request) {
-			select {
-			case <-release:
-			case <-req.Context().Done():
+	for _, tc := range []struct {
+		name   string
+		path   func(i int) string
+		header http.Header
+		http2  bool
+		// allowed is what is answered in the end.
+		allowed bool
+		// mebibytes are for 400 requests: stacks, buffers, and what is remembered of them. Each console has a connection too.
+		mebibytes uint64
+	}{
+		{"reads", func(i int) string { return protected + "/" + strconv.Itoa(i) }, nil, true, true, 64},
+		{"consoles", func(i int) string { return consolesOf(strconv.Itoa(i)) }, webSocket("v5.channel.k8s.io"), false, false, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			const limit = 40
+			s := newServer(t, "--max-requests-inflight=30", "--max-mutating-requests-inflight=10")
+			proxy := frontProxy(t)
+			release := make(chan struct{})
+			s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+				if spec.User != "noisy" {
+					return verdict(`"allowed":true`)
+				}
+				return func(w http.ResponseWriter, req *http.Request) {
+					select {
+					case <-release:
+					case <-req.Context().Done():
+					}
+					verdict(fmt.Sprintf(`"allowed":%t`, tc.allowed))(w, req)
+				}
+			})
+			s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)
+			before := s.cost(t)
+			client := s.keep(t, proxy)
+			client.Transport.(*http.Transport).ForceAttemptHTTP2 = tc.http2
+			header := maps.Clone(tc.header)
+			if header == nil {
+				header = http.Header{}
 			}
-			verdict(`"allowed":true`)(w, req)
-		}
-	})
-	s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)
-	before := s.cost(t)
-	client := s.keep(t, proxy)
-	answers := make(chan answer, 10*limit)
-	var noise sync.WaitGroup
-	for i := range cap(answers) {
-		noise.Go(func() {
-			// Each asks for another name, so that no verdict is shared.
-			answers <- client.try(http.MethodGet, protected+"/"+strconv.Itoa(i), http.Header{"X-Remote-User": {"noisy"}}, "")
+			header.Set("X-Remote-User", "noisy")
+			answers := make(chan answer, 10*limit)
+			var noise sync.WaitGroup
+			for i := range cap(answers) {
+				noise.Go(func() {
+					// Each asks for another name, so that no verdict is shared.
+					answers <- client.try(http.MethodGet, tc.path(i), header, "")
+				})
+			}
+			// Each user has a place for 300 waiting requests: 6 queues of 50. What is beyond is refused at once, and shows that the seats are taken.
+			first := <-answers
+			first.want(t, "the first answer to the noisy user", http.StatusTooManyRequests)
+			if after, err := strconv.Atoi(first.header.Get("Retry-After")); err != nil || after < 1 {
+				t.Errorf("Retry-After of the refusal: got %q, want seconds", first.header.Get("Retry-After"))
+			}
+			s.servesOthers(t, proxy)
+			s.grownBy(t, "400 requests", before, 20*time.Second, tc.mebibytes)
+			close(release)
+			noise.Wait()
+			close(answers)
+			counts := map[int]int{first.status: 1}
+			for got := range answers {
+				counts[got.status]++
+			}
+			t.Logf("answers to the noisy user: %v", counts)
+			if counts[http.StatusTooManyRequests] < limit || counts[http.StatusOK]+counts[http.StatusSwitchingProtocols] != 0 {
+				t.Errorf("answers to the noisy user: %v, want at least %d of 429 and none of 200 or 101", counts, limit)
+			}
+			if tc.allowed {
+				s.get(t, proxy, http.Header{"X-Remote-User": {"noisy"}}).want(t, "the noisy user afterwards", http.StatusOK)
+			}
 		})
 	}
-	// Each user has a place for 300 waiting requests: 6 queues of 50. What is beyond is refused at once, and shows that the seats are taken.
-	first := <-answers
-	first.want(t, "the first answer to the noisy user", http.StatusTooManyRequests)
-	if after, err := strconv.Atoi(first.header.Get("Retry-After")); err != nil || after < 1 {
-		t.Errorf("Retry-After of the refusal: got %q, want seconds", first.header.Get("Retry-After"))
-	}
+}
+
+// servesOthers sends requests of others beside those of the noisy user.
+func (s *server) servesOthers(t *testing.T, proxy *tls.Certificate) {
+	t.Helper()
 	for _, tc := range []struct {
 		what, path string
 		header     http.Header
@@ -78,18 +126,4 @@ func TestS39Overload(t *testing.T) {
 			t.Errorf("%s: answered after %s, want within %s", tc.what, took, tc.within)
 		}
 	}
-	// 400 requests of some 100 KiB each: stacks, buffers, and what is remembered of them.
-	s.grownBy(t, "400 requests", before, 20*time.Second, 64)
-	close(release)
-	noise.Wait()
-	close(answers)
-	counts := map[int]int{first.status: 1}
-	for got := range answers {
-		counts[got.status]++
-	}
-	t.Logf("answers to the noisy user: %v", counts)
-	if counts[http.StatusTooManyRequests] < limit || counts[http.StatusOK] != 0 {
-		t.Errorf("answers to the noisy user: %v, want at least %d of 429 and none of 200", counts, limit)
-	}
-	s.get(t, proxy, http.Header{"X-Remote-User": {"noisy"}}).want(t, "the noisy user afterwards", http.StatusOK)
 }

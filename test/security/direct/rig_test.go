@@ -80,6 +80,12 @@ func newServer(t *testing.T, args ...string) *server {
 // start starts a server behind a relay, and ends it with the test.
 func start(t *testing.T, r *relay, args ...string) *server {
 	t.Helper()
+	return startAs(t, "extension-apiserver", r, args...)
+}
+
+// startAs is start with another ServiceAccount.
+func startAs(t *testing.T, account string, r *relay, args ...string) *server {
+	t.Helper()
 	if err := grantOnce(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +103,11 @@ func start(t *testing.T, r *relay, args ...string) *server {
 	s := &server{relay: r, address: free.Addr().String(), dataDir: dir, done: make(chan struct{})}
 	s.cmd = exec.Command(filepath.Join("..", "..", "..", "bin", "extension-apiserver"), append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port),
-		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, r, dir),
+		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, account, r, dir),
 		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
 	}, args...)...)
+	// As in manifests/base/deployment.yaml.
+	s.cmd.Env = append(os.Environ(), "GOMEMLIMIT=384MiB")
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
@@ -142,10 +150,10 @@ func (s *server) waitReady(t *testing.T) {
 	})
 }
 
-// kubeconfig is that of the ServiceAccount of the manifests, with the relay in kube-apiserver's place.
-func kubeconfig(t *testing.T, r *relay, dir string) string {
+// kubeconfig is that of the ServiceAccount, with the relay in kube-apiserver's place.
+func kubeconfig(t *testing.T, account string, r *relay, dir string) string {
 	t.Helper()
-	path, err := accountOnce()
+	path, err := accountKubeconfig(account)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,10 +171,15 @@ func kubeconfig(t *testing.T, r *relay, dir string) string {
 	return path
 }
 
-// accountOnce makes the kubeconfig once: it writes a file that other servers read.
-var accountOnce = sync.OnceValues(func() (string, error) {
-	return shared.AccountKubeconfig(context.Background(), env.Namespace, "extension-apiserver")
-})
+// accountKubeconfigs are made once: each is a file that other servers read.
+var accountKubeconfigs sync.Map
+
+func accountKubeconfig(account string) (string, error) {
+	once, _ := accountKubeconfigs.LoadOrStore(account, sync.OnceValues(func() (string, error) {
+		return shared.AccountKubeconfig(context.Background(), env.Namespace, account)
+	}))
+	return once.(func() (string, error))()
+}
 
 // grantOnce gives the users of the tests their rights, and waits until kube-apiserver knows of them.
 var grantOnce = sync.OnceValue(func() error {

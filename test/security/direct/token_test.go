@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -122,14 +123,27 @@ func TestS15TokenInLogs(t *testing.T) {
 			for _, token := range tokens {
 				s.review(t, nil, bearer(token))
 			}
-			// The rig works: both were seen.
-			if got := len(s.tokens(t)); got != len(tokens) {
-				t.Errorf("%d TokenReviews, want %d", got, len(tokens))
+			// Browsers can send one only as a protocol of a WebSocket.
+			forms := slices.Clone(tokens)
+			for _, token := range []string{accountToken(t), "canary-token-in-a-protocol"} {
+				form := base64.RawURLEncoding.EncodeToString([]byte(token))
+				tokens, forms = append(tokens, token), append(forms, token, form)
+				transport := s.keep(t, nil).Transport.(*http.Transport)
+				transport.ForceAttemptHTTP2 = false // only HTTP/1.1 can be upgraded
+				got := s.send(transport, http.MethodGet, consolesOf("none"), webSocket("base64url.bearer.authorization.k8s.io."+form, "v5.channel.k8s.io"), "")
+				if got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
+					t.Errorf("a token in a protocol: %s, want 403, or 401 for nobody's", got)
+				}
+			}
+			// The rig works: all were seen.
+			if diff := cmp.Diff(tokens, s.tokens(t)); diff != "" {
+				t.Errorf("TokenReviews (-want +got):\n%s", diff)
 			}
 			log := s.end()
-			for _, token := range tokens {
-				if before, _, found := strings.Cut(log, token); found {
-					t.Errorf("the token is in the log, in: %s", before[max(0, strings.LastIndex(before, "\n")+1):])
+			for _, form := range forms {
+				if before, after, found := strings.Cut(log, form); found {
+					line, _, _ := strings.Cut(after, "\n")
+					t.Errorf("the token is in the log: %s<token>%s", before[strings.LastIndex(before, "\n")+1:], line)
 				}
 			}
 		})

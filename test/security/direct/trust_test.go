@@ -128,6 +128,18 @@ func TestS12TrustFollows(t *testing.T) {
 	follow("the name to be refused", names, `["another-name"]`, "", "")
 	follow("the name to be allowed again", names, `["`+certs.FrontProxyUser+`"]`, "", "ann")
 
+	// A typo in another key does not keep the name trusted that the same update revokes.
+	intact, broken := m.data(), m.data()
+	broken[names], broken["requestheader-group-headers"] = `["another-name"]`, `["X-Remote-Group`
+	m.set(broken)
+	shared.Eventually(t, "the revoked name to be refused", patience, func(context.Context) error { return s.reads(t, next, ann, "") })
+	if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body, "[-]front-proxy-trust failed") {
+		t.Errorf("readyz: %s, want the check front-proxy-trust to fail", got)
+	}
+	m.set(intact)
+	s.waitReady(t)
+	s.wantUser(t, next, ann, "ann")
+
 	// The users' CA is followed likewise.
 	users, nextUsers := readCA(t, "client-ca"), newCA(t, "client-ca")
 	alice, nextAlice := issue(t, users, "alice"), issue(t, nextUsers, "alice")

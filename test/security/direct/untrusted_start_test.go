@@ -3,12 +3,20 @@
 package direct
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"example.com/extension-apiserver/test/env"
 )
 
 // TestS13TrustUnreadableAtStart: a server that cannot learn whom to trust ends, or stays unready; it never serves. One that went
@@ -57,7 +65,8 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 	}
 }
 
-// TestS13TrustUnwatchable: the trust could be read once and then not be followed. Nobody is let in on what was read then.
+// TestS13TrustUnwatchable: the trust could be read once and then not be followed. The server is not ready, although all else of it
+// is, and nobody is let in on what was read then. The library alone would be ready, and take the front proxy for a stranger.
 func TestS13TrustUnwatchable(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -71,6 +80,19 @@ func TestS13TrustUnwatchable(t *testing.T) {
 		broken(w, req)
 	})
 	s := start(t, r)
+	shared.Eventually(t, "all checks but that of the trust to succeed", patience, func(context.Context) error {
+		var failed []string
+		got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, "")
+		for line := range strings.Lines(got.body) {
+			if strings.HasPrefix(line, "[-]") && !strings.HasPrefix(line, "[-]front-proxy-trust ") {
+				failed = append(failed, line)
+			}
+		}
+		if len(failed) > 0 || !strings.Contains(got.body, "[+]permissions ok") {
+			return fmt.Errorf("%q: %d %s", failed, got.status, got.body)
+		}
+		return nil
+	})
 	s.neverServes(t)
 
 	// The rig works: with the rest answered, the same server gets ready.
@@ -107,4 +129,104 @@ func (s *server) neverServes(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// TestS13TrustForbidden: the right to read the trust is taken away from a server that runs. Its watch stays open, and the library would
+// go on with what it read last for days. Within a minute the server is not ready, refuses writes, and names the right.
+func TestS13TrustForbidden(t *testing.T) {
+	const name = "trust-forbidden"
+	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: env.Namespace, Name: name}}
+	client, err := shared.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ServiceAccounts(env.Namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{"extension-apiserver", "system:auth-delegator"} {
+		if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + ":" + role}, Subjects: account,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bindings := client.RbacV1().RoleBindings(metav1.NamespaceSystem)
+	allow := func() {
+		t.Helper()
+		if _, err := bindings.Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: account,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: trustName + "-reader"},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow()
+	waitUntilReadable(t, name)
+	s := startAs(t, name, newRelay(t))
+	s.waitReady(t)
+	proxy := frontProxy(t)
+	create := func() answer {
+		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}}, gadget("new"))
+	}
+	create().want(t, "a write while the trust is readable", http.StatusCreated)
+
+	if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The rights are looked at each minute, with a jitter of 10 %. Other tests run meanwhile.
+	const within = 75 * time.Second
+	unready := make(chan error, 1)
+	go func() {
+		var got answer
+		for deadline := time.After(within); ; {
+			if got = s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); strings.Contains(got.body, "[-]permissions failed") {
+				unready <- nil
+				return
+			}
+			select {
+			case <-deadline:
+				unready <- fmt.Errorf("readyz is %d after %s without the right: %s", got.status, within, got.body)
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	t.Parallel()
+	if err := <-unready; err != nil {
+		t.Fatal(err)
+	}
+	const missing = "this server may not: list configmaps (for the front proxy's trust), watch configmaps (for the front proxy's trust)"
+	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
+		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)
+	}
+	if !strings.Contains(s.log(), missing) {
+		t.Errorf("want %q in the log:\n%s", missing, s.log())
+	}
+
+	allow()
+	s.waitReady(t)
+	create().want(t, "a write when the trust is readable again", http.StatusCreated)
+}
+
+// waitUntilReadable waits until kube-apiserver lets the ServiceAccount read the trust.
+func waitUntilReadable(t *testing.T, account string) {
+	t.Helper()
+	path, err := accountKubeconfig(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.Eventually(t, account+" to read the trust", patience, func(ctx context.Context) error {
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trustName, metav1.GetOptions{})
+		return err
+	})
 }

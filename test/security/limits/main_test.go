@@ -5,6 +5,7 @@ package limits
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -18,11 +19,22 @@ import (
 
 var shared *env.Environment
 
+// TestMain gives the server the memory of the manifests. With ATTACK set this process is an attacker.
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, env.Options{}, &shared))
+	if name := os.Getenv("ATTACK"); name != "" {
+		if err := attack(name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(env.Main(m, env.Options{ServerEnv: []string{memorySetting}}, &shared))
 }
 
 const patience = time.Minute
+
+// memorySetting is that of manifests/base/deployment.yaml.
+const memorySetting = "GOMEMLIMIT=384MiB"
 
 // dialTLS connects to our server's own port, which it trusts like any client.
 func dialTLS(ctx context.Context, change func(*tls.Config)) (*tls.Conn, error) {

