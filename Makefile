@@ -2,6 +2,8 @@
 
 # One binary for every Linux; and the packages compiled for the control plane are used again for our own.
 export CGO_ENABLED = 0
+# As in images: what they, tests and `make run` have in common is compiled once.
+export GOFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
 
@@ -25,6 +27,14 @@ run-clean: ## Forget the objects and logs of `make run`.
 build: ## Build our binaries into bin/.
 	@scripts/build.sh
 
+.PHONY: sbom
+sbom: build ## Write the SBOM of each binary beside it: bin/NAME.cdx.json. Images have theirs.
+	@scripts/sbom.sh
+
+.PHONY: build-fips
+build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go Cryptographic Module GOFIPS140.
+	@GOFIPS140=$(or $(GOFIPS140),v1.0.0) OUT=bin/fips/ scripts/build.sh
+
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity into bin/1.36/.
 	@scripts/controlplane.sh
@@ -46,7 +56,18 @@ test: controlplane build ## Run all tests, against the real control plane.
 
 .PHONY: test-security
 test-security: controlplane build ## Attack the server; SECURITY.md says what each test protects.
-	go test -timeout 20m ./test/security/...
+	go test -timeout 20m -skip '^TestAttacks$$' ./test/security/...
+	ATTACK_P99=1s go test -timeout 20m -run '^TestAttacks$$' ./test/security/limits
+
+.PHONY: test-attacks
+test-attacks: controlplane build ## Attack the server for a minute in each way, with the machine for itself (25 minutes): make test-attacks PART=2/3
+	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
+
+.PHONY: test-all
+test-all: ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
+	$(MAKE) test test-security
+	$(MAKE) test-attacks test-fips test-image test-mutations fuzz
+	$(MAKE) kind-test-all kind-test-konnectivity
 
 .PHONY: verify
 verify: ## Check formatting, lint, generated code, modules, pinned versions, and that the tree is clean.
@@ -55,6 +76,14 @@ verify: ## Check formatting, lint, generated code, modules, pinned versions, and
 .PHONY: lint
 lint: ## Run the linters.
 	@scripts/lint.sh
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities that our commands reach: make vulncheck VULNDB=file:///DIRECTORY
+	@VULNDB="$(VULNDB)" scripts/vulncheck.sh
+
+.PHONY: test-fips
+test-fips: controlplane build-fips ## Test the binaries of `make build-fips` (30 seconds, and minutes to build them once).
+	FIPS_BINARIES=$(CURDIR)/bin/fips go test -count=1 ./test/release
 
 .PHONY: test-image
 test-image: ## Build the images in two clean folders with empty caches, compare them and look inside (10 minutes).
@@ -107,6 +136,10 @@ kind-deploy: kind-load ## Install OVERLAY (default manifests/overlays/kind) with
 .PHONY: kind-test
 kind-test: ## Run the end-to-end suites on it (default: default, then uninstall): make kind-test SUITE=production
 	@SUITE="$(SUITE)" scripts/kind.sh test
+
+.PHONY: kind-test-all
+kind-test-all: image ## Make a cluster, run all suites on it, and remove it (12 minutes).
+	@scripts/kind.sh all
 
 .PHONY: kind-test-konnectivity
 kind-test-konnectivity: image controlplane ## Make a cluster behind konnectivity, test it, and remove it (KEEP=1 does not).
