@@ -3,10 +3,12 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -221,6 +223,33 @@ func TestS37AnswerWhileReading(t *testing.T) {
 	}
 	if err := <-readEnded; err == nil {
 		t.Error("the body was read to its end")
+	}
+}
+
+// TestContentLength: kube-apiserver is told the length of a short answer in HTTP/2.
+func TestContentLength(t *testing.T) {
+	ts := httptest.NewUnstartedServer(withDeadlines(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "short")
+	}), time.Hour))
+	ts.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		c := &connection{}
+		c.frontProxy.Store(true)
+		return context.WithValue(ctx, connectionKey{}, c)
+	}
+	ts.EnableHTTP2 = true
+	ts.StartTLS()
+	defer ts.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ts.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := ts.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.ProtoMajor != 2 || resp.ContentLength != int64(len("short")) {
+		t.Errorf("got HTTP/%d with a length of %d, want HTTP/2 and %d", resp.ProtoMajor, resp.ContentLength, len("short"))
 	}
 }
 

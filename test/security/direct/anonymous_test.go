@@ -71,36 +71,36 @@ func (s *server) refusesBodies(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodPatch, http.MethodGet} {
 			what := tc.name + " with " + method
-			s.peaksBy(t, what, time.Second, 32, func() {
-				conn := s.dial(t, nil, "http/1.1")
-				length := tc.length
-				if length == "" {
-					length = fmt.Sprintf("Content-Length: %d", len(tc.body))
-				}
-				began := time.Now()
-				if err := conn.SetDeadline(began.Add(2 * at)); err != nil {
-					t.Fatal(err)
-				}
-				// The server may hang up before it has all.
-				go func() {
-					_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n\r\n%s", method, protected, tc.contentType, length, tc.body)
-				}()
-				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				read(resp, err).want(t, what, http.StatusUnauthorized)
-				_, _ = io.Copy(io.Discard, conn)
-				if took := time.Since(began); took > at {
-					t.Errorf("%s: the connection was closed after %s, want at most %s", what, took, at)
-				}
-			})
+			check := s.costs(t, what, time.Second, 32)
+			conn := s.dial(t, nil, "http/1.1")
+			length := tc.length
+			if length == "" {
+				length = fmt.Sprintf("Content-Length: %d", len(tc.body))
+			}
+			began := time.Now()
+			if err := conn.SetDeadline(began.Add(2 * at)); err != nil {
+				t.Fatal(err)
+			}
+			// The server may hang up before it has all.
+			go func() {
+				_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n\r\n%s", method, protected, tc.contentType, length, tc.body)
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			read(resp, err).want(t, what, http.StatusUnauthorized)
+			_, _ = io.Copy(io.Discard, conn)
+			if took := time.Since(began); took > at {
+				t.Errorf("%s: the connection was closed after %s, want at most %s", what, took, at)
+			}
+			check()
 			if tc.length != "" {
 				continue
 			}
 			// HTTP/2: the answer ends the connection, so a second request finds it closed.
-			s.peaksBy(t, what+" over HTTP/2", time.Second, 32, func() {
-				open, header := oneConnection(t, nil), http.Header{"Content-Type": {tc.contentType}}
-				s.send(open, method, protected, header, tc.body).want(t, what+" over HTTP/2", http.StatusUnauthorized)
-				s.send(open, method, protected, header, tc.body).want(t, what+" again", 0)
-			})
+			check = s.costs(t, what+" over HTTP/2", time.Second, 32)
+			open, header := oneConnection(t, nil), http.Header{"Content-Type": {tc.contentType}}
+			s.send(open, method, protected, header, tc.body).want(t, what+" over HTTP/2", http.StatusUnauthorized)
+			s.send(open, method, protected, header, tc.body).want(t, what+" again", 0)
+			check()
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestS29Bodies(t *testing.T) {
 		t.Fatalf("create the gadget: %s", got)
 	}
 	onTheWay := socketBuffers(t) + 1<<20 // and what net/http has in hand at both ends
-	before := s.cost(t)
+	check := s.costs(t, "56 bodies of 1 or 3 MiB and 14 that do not end", time.Minute, 200)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
 		ann := s.keep(t, frontProxy(t))
 		ann.Transport.(*http.Transport).ForceAttemptHTTP2 = protocol == "HTTP/2"
@@ -101,7 +101,7 @@ func TestS29Bodies(t *testing.T) {
 			})
 		}
 	}
-	s.grownBy(t, "56 bodies of 1 or 3 MiB and 14 that do not end", before, time.Minute, 200)
+	check()
 }
 
 // socketBuffers is how many bytes the kernel may hold between a sender and a receiver that reads no more.

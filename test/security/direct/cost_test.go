@@ -15,13 +15,42 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// cost is what the server's process has used until now.
-type cost struct {
-	cpu      time.Duration
-	resident uint64 // bytes
+// memoryLimit is that of the container in manifests/base/deployment.yaml, in MiB.
+const memoryLimit = 512
+
+// costs begins to measure. The function returned fails the test if the process used more CPU since
+// then, or at any time so many MiB more than for GET /readyz, or more than the container may have. What
+// is left afterwards says nothing: the kernel kills at the peak.
+func (s *server) costs(t *testing.T, what string, cpu time.Duration, mebibytes uint64) (check func()) {
+	t.Helper()
+	s.resetPeak(t)
+	s.try(nil, http.MethodGet, "/readyz", nil, "").want(t, "/readyz", http.StatusOK)
+	before, ready := s.used(t)
+	s.resetPeak(t)
+	return func() {
+		t.Helper()
+		after, peak := s.used(t)
+		used := after - before
+		t.Logf("%s: %s of CPU; VmHWM %d MiB, %d MiB for /readyz", what, used, peak, ready)
+		if used > cpu {
+			t.Errorf("%s: used %s of CPU, want at most %s", what, used, cpu)
+		}
+		if peak > ready+mebibytes || peak > memoryLimit {
+			t.Errorf("%s: VmHWM is %d MiB, want at most %d MiB more than the %d MiB for /readyz, and at most %d MiB", what, peak, mebibytes, ready, memoryLimit)
+		}
+	}
 }
 
-func (s *server) cost(t *testing.T) cost {
+// resetPeak sets VmHWM to VmRSS (proc_pid_clear_refs(5)).
+func (s *server) resetPeak(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// used is the CPU that the process used until now, and VmHWM in MiB.
+func (s *server) used(t *testing.T) (cpu time.Duration, peak uint64) {
 	t.Helper()
 	proc, err := procfs.NewProc(s.cmd.Process.Pid)
 	if err != nil {
@@ -35,60 +64,7 @@ func (s *server) cost(t *testing.T) cost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cost{time.Duration(stat.CPUTime() * float64(time.Second)), status.VmRSS}
-}
-
-// grownBy fails the test if the process used more since before than the bounds allow, and says what it used.
-func (s *server) grownBy(t *testing.T, what string, before cost, cpu time.Duration, mebibytes uint64) {
-	t.Helper()
-	after := s.cost(t)
-	used := after.cpu - before.cpu
-	t.Logf("%s: %s of CPU; VmRSS %d MiB before, %d MiB after", what, used, before.resident>>20, after.resident>>20)
-	if used > cpu {
-		t.Errorf("%s: used %s of CPU, want at most %s", what, used, cpu)
-	}
-	if after.resident > before.resident+mebibytes<<20 {
-		t.Errorf("%s: VmRSS grew from %d to %d MiB, want at most %d MiB more", what, before.resident>>20, after.resident>>20, mebibytes)
-	}
-}
-
-// memoryLimit is that of the container in manifests/base/deployment.yaml, in MiB.
-const memoryLimit = 512
-
-// peak returns the most memory, in MiB, that the process had while f ran (proc_pid_clear_refs(5)). What
-// is left afterwards says nothing: the kernel kills at the peak.
-func (s *server) peak(t *testing.T, f func()) uint64 {
-	t.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0); err != nil {
-		t.Fatal(err)
-	}
-	f()
-	proc, err := procfs.NewProc(s.cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status.VmHWM >> 20
-}
-
-// peaksBy fails the test if, while f runs, the process uses more CPU or so many MiB more than for
-// GET /readyz, or more than the container may have.
-func (s *server) peaksBy(t *testing.T, what string, cpu time.Duration, mebibytes uint64, f func()) {
-	t.Helper()
-	ready := s.peak(t, func() { s.try(nil, http.MethodGet, "/readyz", nil, "").want(t, "/readyz", http.StatusOK) })
-	before := s.cost(t)
-	peak := s.peak(t, f)
-	used := s.cost(t).cpu - before.cpu
-	t.Logf("%s: %s of CPU; VmHWM %d MiB, %d MiB for /readyz", what, used, peak, ready)
-	if used > cpu {
-		t.Errorf("%s: used %s of CPU, want at most %s", what, used, cpu)
-	}
-	if peak > ready+mebibytes || peak > memoryLimit {
-		t.Errorf("%s: VmHWM is %d MiB, want at most %d MiB more than the %d MiB for /readyz, and at most %d MiB", what, peak, mebibytes, ready, memoryLimit)
-	}
+	return time.Duration(stat.CPUTime() * float64(time.Second)), status.VmHWM >> 20
 }
 
 // keeper sends requests over connections that stay open, as the aggregator does: a handshake for each of thousands of requests would

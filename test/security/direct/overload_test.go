@@ -54,7 +54,7 @@ func TestS39Overload(t *testing.T) {
 				}
 			})
 			s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)
-			before := s.cost(t)
+			check := s.costs(t, "400 requests", 20*time.Second, tc.mebibytes)
 			client := s.keep(t, proxy)
 			client.Transport.(*http.Transport).ForceAttemptHTTP2 = tc.http2
 			header := maps.Clone(tc.header)
@@ -77,7 +77,7 @@ func TestS39Overload(t *testing.T) {
 				t.Errorf("Retry-After of the refusal: got %q, want seconds", first.header.Get("Retry-After"))
 			}
 			s.servesOthers(t, proxy)
-			s.grownBy(t, "400 requests", before, 20*time.Second, tc.mebibytes)
+			check()
 			close(release)
 			noise.Wait()
 			close(answers)

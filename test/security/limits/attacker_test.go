@@ -35,6 +35,7 @@ type attacker struct {
 	sent    atomic.Int64
 	refused atomic.Int64 // connections that ended with an error, or were not accepted
 	count   atomic.Int64 // makes names that nobody has used
+	turn    atomic.Int64
 	answers sync.Map     // *atomic.Int64, by status
 }
 
@@ -90,6 +91,7 @@ var attacks = map[string]kind{
 	yamlLists:                  {reader, false, 8, (*attacker).yamlLists, false},
 	"aliases, proxied":         {mallory, true, workers, (*attacker).aliasesProxied, true},
 	"watches, proxied":         {reader, false, 40, (*attacker).watches, true},
+	"all at once":              {mallory, true, 1000, (*attacker).anything, false},
 }
 
 // attack is the main function of the process.

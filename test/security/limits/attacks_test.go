@@ -230,3 +230,12 @@ func (a *attacker) streams(header string) error {
 	}
 	return nil
 }
+
+// anything is each of what one user can send, in turns.
+func (a *attacker) anything() error {
+	return [](func() error){
+		func() error { return a.streams("") }, func() error { return a.streams("impersonate-user") }, a.unread, a.openHeadHTTP2,
+		func() error { return a.bodies(aliases()) }, a.selectors, a.consoles, a.names, a.impersonation, a.impersonationAtLivez,
+		a.hold, a.slowBody, a.slowBodyOfRead, a.openHead,
+	}[a.turn.Add(1)%14]()
+}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	whoever = "/apis/workshop.example.com/v1/gadgets"
+	gadgetsPath = "/apis/workshop.example.com/v1/gadgets"
 	// maxStreams is how many requests of a connection are served at a time.
 	maxStreams = 25
 	// streamRoutines is how many goroutines each of them may have.
@@ -32,7 +32,7 @@ const (
 // TestS36HeaderFloodHTTP2: so it is over HTTP/2, even from the front proxy, whose headers count.
 func TestS36HeaderFloodHTTP2(t *testing.T) {
 	proxy := frontProxy(t)
-	before := memory(t)
+	check := peaks(t, 64)
 	for _, tc := range []struct {
 		name   string
 		fields []hpack.HeaderField
@@ -60,12 +60,12 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 		})
 	}
 	healthy(t)
-	grownBy(t, before, 64)
+	check()
 }
 
 // TestS36ContinuationFlood: a head that does not end is not listened to for long (CVE-2023-45288).
 func TestS36ContinuationFlood(t *testing.T) {
-	before := memory(t)
+	check := peaks(t, 64)
 	for name, cert := range map[string]*tls.Certificate{"anonymous": nil, "front proxy": frontProxy(t)} {
 		for _, tc := range []struct {
 			name  string
@@ -108,13 +108,13 @@ func TestS36ContinuationFlood(t *testing.T) {
 		}
 	}
 	healthy(t)
-	grownBy(t, before, 64)
+	check()
 }
 
 // TestS38AnonymousHTTP2: who shows no credentials gets one answer on a connection, and then it ends. HTTP/2 gives a client much to do
 // with little; it is for those who are known (UnauthenticatedHTTP2DOSMitigation).
 func TestS38AnonymousHTTP2(t *testing.T) {
-	for _, tc := range []struct{ path, want string }{{whoever, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
+	for _, tc := range []struct{ path, want string }{{gadgetsPath, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
 		c := dialHTTP2(t, nil)
 		c.get(t, 1, tc.path)
 		if got := c.answer(1); got != tc.want {
@@ -160,11 +160,11 @@ func TestS38RapidReset(t *testing.T) {
 		cert                 *tls.Certificate
 		closed               bool
 	}{
-		{"anonymous", whoever, "401", nil, true},
+		{"anonymous", gadgetsPath, "401", nil, true},
 		{"anonymous, health", "/healthz", "200", nil, true},
 		// The front proxy's connection carries everybody's requests: it must not end because one takes many back.
-		{"a user, lists", whoever, "200", &pair, false},
-		{"a user, watches", whoever + "?watch=1", "200", &pair, false},
+		{"a user, lists", gadgetsPath, "200", &pair, false},
+		{"a user, watches", gadgetsPath + "?watch=1", "200", &pair, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			// The same request is answered when it is not taken back. The user's right takes a moment.
@@ -176,7 +176,7 @@ func TestS38RapidReset(t *testing.T) {
 				}
 				return nil
 			})
-			before, routines := memory(t), goroutines(t.Context(), t)
+			check, routines := peaks(t, 128), goroutines(t.Context(), t)
 			c := dialHTTP2(t, tc.cert)
 			began, most := time.Now(), 0.0
 			for stream := uint32(1); stream < 2*count; stream += 2 {
@@ -211,7 +211,7 @@ func TestS38RapidReset(t *testing.T) {
 				return nil
 			})
 			// 500 requests of some 100 KiB, which the collector lets double.
-			grownBy(t, before, 128)
+			check()
 		})
 	}
 }

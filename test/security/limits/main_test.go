@@ -84,22 +84,29 @@ func healthy(t *testing.T) {
 	}
 }
 
-// memory is the server's VmRSS in MiB.
-func memory(t *testing.T) int {
+// peaks begins to measure. The function returned fails when the server had at any time so many MiB more
+// than at the beginning.
+func peaks(t *testing.T, bound int) (check func()) {
 	t.Helper()
-	kib, err := shared.Servers[0].VmRSS()
-	if err != nil {
+	server := shared.Servers[0]
+	if err := server.ResetVmHWM(); err != nil {
 		t.Fatal(err)
 	}
-	return kib >> 10
-}
-
-// grownBy fails when the server holds so many MiB more than before.
-func grownBy(t *testing.T, before, bound int) {
-	t.Helper()
-	after := memory(t)
-	t.Logf("VmRSS: %d MiB before, %d MiB after", before, after)
-	if after > before+bound {
-		t.Errorf("VmRSS grew from %d to %d MiB, want at most %d MiB more", before, after, bound)
+	memory := func() int {
+		t.Helper()
+		kib, err := server.VmHWM()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kib >> 10
+	}
+	before := memory()
+	return func() {
+		t.Helper()
+		after := memory()
+		t.Logf("VmHWM: %d MiB, %d MiB at the beginning", after, before)
+		if after > before+bound {
+			t.Errorf("VmHWM is %d MiB, want at most %d MiB more than the %d MiB at the beginning", after, bound, before)
+		}
 	}
 }

@@ -173,7 +173,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 		authorization = "Authorization: Bearer " + token + "\r\n"
 	}
 	began := time.Now()
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", whoever, slowBody, authorization); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", gadgetsPath, slowBody, authorization); err != nil {
 		t.Fatal(err)
 	}
 	eachSecond(t, func() error { _, err := io.WriteString(conn, " "); return err })
@@ -208,7 +208,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	body, in := io.Pipe()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+whoever, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+gadgetsPath, body)
 	if err != nil {
 		t.Fatal(err)
 	}
