@@ -152,5 +152,5 @@ kind-down: ## Remove that cluster, and no other.
 ##@ Make it yours
 
 .PHONY: rename
-rename: ## Rename module and API group: make rename MODULE=git.example.org/team/api GROUP=things.example.org
-	@scripts/rename.sh "$(MODULE)" "$(GROUP)"
+rename: ## Rename the Go module of a fork: make rename MODULE=git.example.org/team/api
+	@scripts/rename.sh "$(MODULE)"

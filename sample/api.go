@@ -4,14 +4,14 @@
 package sample
 
 import (
-	"example.com/extension-apiserver/pkg/apis/openapi"
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/apiserver"
+	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
-	"example.com/extension-apiserver/pkg/registry/gadget"
-	"example.com/extension-apiserver/pkg/registry/identityreview"
-	"example.com/extension-apiserver/pkg/registry/widget"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/sample/openapi"
+	"example.com/extension-apiserver/sample/registry/gadget"
+	"example.com/extension-apiserver/sample/registry/widget"
 )
 
 // API returns what the server serves.
@@ -22,10 +22,11 @@ func API() apiserver.API {
 		AddToScheme:    install.AddToScheme,
 		StorageVersion: install.StorageVersion().Version,
 		OpenAPI:        openapi.GetOpenAPIDefinitions,
+		EmbeddedEtcd:   embeddedetcd.Server{},
+		IdentityReview: "v1",
 		Kinds: []registry.NewStorage{
 			widget.NewStorage,
 			gadget.NewStorage,
-			identityreview.NewStorage,
 		},
 	}
 }

@@ -14,9 +14,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/install"
 )
 
 // TestAPI: the server would refuse to start otherwise.

@@ -31,10 +31,10 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/pkg/registry/subresource"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/install"
 )
 
 // collections are what lists are made of: namespaces of which one's name begins like another's, all of them, and the kind

@@ -13,6 +13,6 @@ base=k8s.io/component-base/version
 # -s -w leaves out symbols and debug information: a third of the size. CGO is off, so that one binary runs on every
 # Linux and the packages compiled for the control plane are used again.
 CGO_ENABLED=0 go build -o "${OUT:-bin}/" -ldflags "-s -w \
-  -X $module/pkg/version.version=$version \
+  -X $module/internal/version.version=$version \
   -X $base.gitVersion=v1${libraries#v0} -X $base.gitMajor=1 -X $base.gitMinor=$minor" \
   ./cmd/... "$@"

@@ -169,13 +169,13 @@ available() {
 discovered() {
   local found kind
   found=$(k api-resources --api-group "$(group)" --cached=false --no-headers 2>&1) || { echo "$found"; return 1; }
-  for kind in $(sed -n 's/^kind: //p' manifests/samples/*.yaml); do
+  for kind in $(sed -n 's/^kind: //p' sample/objects/*.yaml); do
     grep -qw -- "$kind" <<<"$found" || { echo "discovery has no kind $kind"; return 1; }
   done
 }
 writable() {
   local sample out
-  for sample in manifests/samples/*.yaml; do
+  for sample in sample/objects/*.yaml; do
     out=$(k create --dry-run=server -f "$sample" 2>&1) || grep -q AlreadyExists <<<"$out" || { echo "$sample: $out"; return 1; }
   done
 }
@@ -203,7 +203,7 @@ created=("${missing_apiservices[@]}")
 apply "$work/apiservices.yaml"
 wait_for "the Jobs" jobs_complete
 wait_for "the APIServices to be Available" available
-wait_for "discovery to show $(sed -n 's/^kind: //p' manifests/samples/*.yaml | tr '\n' ' ')" discovered
-wait_for "a write to be accepted (dry run of manifests/samples)" writable
+wait_for "discovery to show $(sed -n 's/^kind: //p' sample/objects/*.yaml | tr '\n' ' ')" discovered
+wait_for "a write to be accepted (dry run of sample/objects)" writable
 created=()
 say "the API $(group) is ready"

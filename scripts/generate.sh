@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes all generated code anew: zz_generated.* and generated.{proto,pb.go} of pkg/apis, with the generators of the very
+# Writes all generated code anew: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
 # version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. They are built into
 # bin/generators. Protobuf needs protoc; where it is missing and apt-get may install it, it is installed.
 set -euo pipefail
@@ -20,29 +20,40 @@ if ! command -v protoc >/dev/null; then
   apt-get update -qq && apt-get install -y -qq --no-install-recommends protobuf-compiler >/dev/null
 fi
 
-# Deepcopy, defaults, conversions, validation and OpenAPI: by the script that k8s.io/code-generator ships for it.
+# Deepcopy, defaults, conversions and validation: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
+roots=(pkg/apis sample/apis test/fixture/api)
 # Kinds of ours refer to them. They are read, and must not be written: they lie in the module cache, where root could.
-extra=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
-KUBE_CODEGEN_READONLY_PKGS+=("${extra[@]}")
+others=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
+KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}")
 # Where a type is gone, its protobuf code does not compile and would stop the others.
-rm -f pkg/apis/*/*/generated.pb.go pkg/apis/*/*/generated.proto
-kube::codegen::gen_helpers --boilerplate "$boilerplate" pkg/apis
-report=$(mktemp)
-# shellcheck disable=SC2046 # the words shall be split
-kube::codegen::gen_openapi --boilerplate "$boilerplate" \
-  $(printf -- '--extra-pkgs %s ' "${extra[@]}") \
-  --output-dir pkg/apis/openapi --output-pkg "$module/pkg/apis/openapi" \
-  --output-model-name-file zz_generated.model_name.go \
-  --report-filename "$report" --update-report \
-  pkg/apis
-rm -f "$report"
+find "${roots[@]}" -name generated.pb.go -o -name generated.proto | xargs -r rm -f
+for root in "${roots[@]}"; do kube::codegen::gen_helpers --boilerplate "$boilerplate" "$root"; done
+
+# OpenAPI: not by that script, which does not take a package of ours beside those in one directory. Each file has the
+# definitions of what its kinds refer to, by names that the generator only knows of the packages that it is given.
+echo "Generating OpenAPI definitions"
+(cd "$codegen" && go install k8s.io/kube-openapi/cmd/openapi-gen)
+packages() { grep -rl '^// +k8s:openapi-gen=true' "$@" --include doc.go | xargs -n 1 dirname | sort | sed "s|^|$module/|"; }
+gen_openapi() { # DIRECTORY TYPES
+  # shellcheck disable=SC2046 # the words shall be split
+  "$GOBIN/openapi-gen" --go-header-file "$boilerplate" --output-dir "$1" --output-pkg "$module/$1" --output-file zz_generated.openapi.go \
+    --output-model-name-file zz_generated.model_name.go --report-filename /dev/null "${KUBE_CODEGEN_READONLY_PKGS[@]/#/--readonly-pkg=}" \
+    $(packages "$2") "${others[@]}" k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,version,api/resource}
+}
+gen_openapi pkg/apis/openapi pkg/apis
+gen_openapi sample/openapi sample/apis
+gen_openapi test/fixture/openapi test/fixture/api
+
+# The clients of the sample. What they and its types are made of can be a module of its own.
+kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig \
+  --output-dir sample/client --output-pkg "$module/sample/client" sample/apis
 
 # The methods by which the library knows that a version is deprecated: that script has no part for it.
 echo "Generating lifecycle methods"
 go build -o "$GOBIN/" k8s.io/code-generator/cmd/prerelease-lifecycle-gen
-{ grep -l '+k8s:prerelease-lifecycle-gen=true' pkg/apis/*/*/doc.go || true; } | xargs -r -n 1 dirname | sed 's|^|./|' |
+{ grep -rl '+k8s:prerelease-lifecycle-gen=true' "${roots[@]}" --include doc.go || true; } | xargs -r -n 1 dirname | sed 's|^|./|' |
   xargs -r "$GOBIN/prerelease-lifecycle-gen" --go-header-file "$boilerplate" --output-file zz_generated.prerelease-lifecycle.go
 
 # Protobuf: nor for it. go-to-protobuf wants all packages below one directory by import path, so a
@@ -57,7 +68,6 @@ ln -s "$(dir k8s.io/api)" "$tree/k8s.io/api"
 ln -s "$(dir github.com/gogo/protobuf)" "$tree/github.com/gogo/protobuf"
 go build -o "$GOBIN/" k8s.io/code-generator/cmd/go-to-protobuf k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo \
   golang.org/x/tools/cmd/goimports
-packages=$(grep -l '+k8s:openapi-gen=true' pkg/apis/*/*/doc.go | xargs -n 1 dirname | sed "s|^|$module/|" | paste -sd, -)
 PATH=$GOBIN:$PATH go-to-protobuf --go-header-file "$boilerplate" --output-dir "$tree" --proto-import "$tree/github.com/gogo/protobuf/protobuf" \
-  --packages "$packages$(printf ',-%s' "${extra[@]}")" \
+  --packages "$(packages "${roots[@]}" | paste -sd, -)$(printf ',-%s' "${others[@]}")" \
   --apimachinery-packages -k8s.io/apimachinery/pkg/util/intstr,-k8s.io/apimachinery/pkg/api/resource,-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1

@@ -26,9 +26,9 @@ printf 'external etcd, 20,000 widgets written: %s\n' "$(grep VmRSS "$work/widget
 bin/run-env -dir "$work/widgets" -external-etcd -measure 60s >"$work/widgets.log"
 printf 'external etcd, started with them: %s\n' "$(grep VmRSS "$work/widgets.log")"
 printf 'certgen init, all sets, ms, median of 5: %s\n' \
-  "$(go test -run '^$' -bench '^BenchmarkInit$' -count 5 ./pkg/certs | awk '/^BenchmarkInit/ { print $3 / 1000000 }' | median)"
+  "$(go test -run '^$' -bench '^BenchmarkInit$' -count 5 ./internal/certs | awk '/^BenchmarkInit/ { print $3 / 1000000 }' | median)"
 for b in extension-apiserver certgen; do
   printf 'size of %s, stripped: %d MB\n' "$b" $(($(stat -c %s "bin/$b") / 1000000))
 done
 echo "authentication of a request of the front proxy, verified and remembered:"
-go test ./pkg/authentication -run '^$' -bench FrontProxy | grep ^Benchmark
+go test ./internal/authentication -run '^$' -bench FrontProxy | grep ^Benchmark

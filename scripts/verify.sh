@@ -38,6 +38,7 @@ check "everything fetched is pinned" pinned
 check "scripts parse" scripts_parse
 check "mutations apply" mutations_apply
 check "the tree is still clean" clean
+scripts/apidiff.sh 2>&1 || failed+=("breaking changes of the library could not be shown")
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'verify: %d failed:\n' ${#failed[@]} >&2

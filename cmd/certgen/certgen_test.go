@@ -3,15 +3,14 @@
 package main
 
 import (
-	"errors"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"example.com/extension-apiserver/internal/scripttest"
 )
 
 func TestMain(m *testing.M) {
@@ -36,26 +35,10 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"certgen-at": certgenAt,
-			"exits":      exits,
+			"exits":      scripttest.Exits,
 			"no-secrets": noSecrets,
 		},
 	})
-}
-
-// exits runs a command that must end with exactly the given code: "exits 2 certgen init".
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	var exit *exec.ExitError
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if got != want {
-		ts.Fatalf("got exit code %d, want %d", got, want)
-	}
 }
 
 // noSecrets fails if a key, or a line of one of the key files, is in what the last command printed.

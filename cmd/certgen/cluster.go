@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
 )
 
 // clusterFlags say which cluster a command works on.

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
 )
 
 // config is a YAML file that holds what flags hold, under their names: "service: widgets", "dns: [a.example.com]". The

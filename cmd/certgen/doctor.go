@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/rotation"
 )
 
 func newDoctorCommand(env environment) *cobra.Command {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/manifest"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/manifest"
 )
 
 func newEmitCommand(env environment) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // TestExamples runs the examples in the help of the commands that make something, one after the other in one directory.

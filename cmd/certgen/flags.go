@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists drop,

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
 )
 
 func newInspectCommand(env environment) *cobra.Command {

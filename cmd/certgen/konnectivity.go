@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/konnectivity"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/konnectivity"
 )
 
 func newVerifyKonnectivityCommand(env environment) *cobra.Command {

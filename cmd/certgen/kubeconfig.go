@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/kubeconfig"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/kubeconfig"
 )
 
 func newKubeconfigCommand(env environment) *cobra.Command {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster and
-// checks what runs there. It parses flags and prints what pkg/certs, pkg/manifest and pkg/rotation did; the rules of its output are:
+// checks what runs there. It parses flags and prints what internal/certs, internal/manifest and internal/rotation did; the rules of its output are:
 //
 //   - standard output holds the result, as text or JSON, and a private key only with emit secret --to-stdout;
 //   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";
@@ -20,9 +20,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
 )
 
 // The exit codes besides 0 and usage.ExitCode.

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
 )
 
 // rotationFlags are those that rotate and renew have both.

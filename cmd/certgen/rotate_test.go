@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/rotation"
 )
 
 // TestRotationsDoc: docs/certificates.md tells each procedure in the words of certgen rotate NAME --plan.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
 )
 
 func newSignCommand(env environment) *cobra.Command {

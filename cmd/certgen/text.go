@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // line writes "  label     value" and leaves empty values out.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/certs/verify"
 )
 
 func newVerifyCommand(env environment) *cobra.Command {

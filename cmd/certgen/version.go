@@ -10,7 +10,7 @@ import (
 
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
-	"example.com/extension-apiserver/pkg/version"
+	"example.com/extension-apiserver/internal/version"
 )
 
 const signerModule = "github.com/cloudflare/cfssl"

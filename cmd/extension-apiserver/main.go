@@ -7,7 +7,8 @@ import (
 	"os"
 
 	"example.com/extension-apiserver/pkg/command"
+	"example.com/extension-apiserver/pkg/command/storagecommand"
 	"example.com/extension-apiserver/sample"
 )
 
-func main() { os.Exit(command.Run(sample.API())) }
+func main() { os.Exit(command.Run(sample.API(), storagecommand.New)) }

@@ -32,6 +32,9 @@ func (e *Error) Error() string { return errors.Join(e.Problems...).Error() }
 // Unwrap lets errors.As and errors.Is look at each problem.
 func (e *Error) Unwrap() []error { return e.Problems }
 
+// Text has the name of the command of a server where SERVER stands.
+func Text(server, s string) string { return strings.ReplaceAll(s, "SERVER", server) }
+
 // NoArgs refuses arguments, most of which are values whose flag was forgotten.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

@@ -3,8 +3,10 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,9 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
+	"example.com/extension-apiserver/pkg/apis/identity"
+	"example.com/extension-apiserver/pkg/apis/openapi"
 	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/pkg/registry/identityreview"
 	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
@@ -34,10 +42,28 @@ type API struct {
 	AddToScheme func(*runtime.Scheme) error
 	// StorageVersion is the version that objects have in etcd: v1, for example.
 	StorageVersion string
-	// OpenAPI returns the generated definitions of the kinds of all versions.
+	// OpenAPI returns the generated definitions of the kinds of all versions. Those of the kinds that every
+	// server has are added.
 	OpenAPI openapicommon.GetOpenAPIDefinitions
 	// Kinds are served in each version that knows them.
 	Kinds []registry.NewStorage
+	// EmbeddedEtcd is the etcd that runs in the process of the server when --etcd-servers is not set:
+	// embeddedetcd.Server. Default: none, and --etcd-servers is required.
+	EmbeddedEtcd EmbeddedEtcd
+	// IdentityReview is the version in which callers can ask what the server sees of them, v1 for example.
+	// Default: none.
+	IdentityReview string
+}
+
+// EmbeddedEtcd is an etcd in the process of a server. Servers that do not import package embeddedetcd do not
+// link one.
+type EmbeddedEtcd interface {
+	// ValidateDataDir returns what is wrong with a data directory, by its name.
+	ValidateDataDir(dataDir string) []error
+	// Start starts an etcd on the directory and waits until it answers clients at the endpoint. An error that
+	// stops it while it runs is sent to failed. After the server that uses it has stopped, closeEtcd stops
+	// it and gives its directory free.
+	Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error)
 }
 
 // GroupVersions returns the served versions, the preferred one first.
@@ -49,9 +75,29 @@ func (a API) GroupVersions() []schema.GroupVersion {
 	return scheme.PrioritizedVersionsForGroup(a.Group)
 }
 
-// storageVersion returns the version that objects have in etcd.
-func (a API) storageVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: a.Group, Version: a.StorageVersion}
+func (a API) groupVersion(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: a.Group, Version: version}
+}
+
+func (a API) servesIdentityReview(scheme *runtime.Scheme) bool {
+	return scheme.Recognizes(a.groupVersion(a.IdentityReview).WithKind("IdentityReview"))
+}
+
+// apiGroupInfo makes the storage of every kind.
+func (a API) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
+	authz authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
+	kinds := slices.Clone(a.Kinds)
+	if a.servesIdentityReview(scheme) {
+		kinds = append(kinds, identityreview.NewStorage)
+	}
+	return registry.NewAPIGroupInfo(a.Group, kinds, scheme, codecs, optsGetter, authz)
+}
+
+// openAPI returns the definitions of the kinds of the API, and of those that every server has.
+func (a API) openAPI(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+	definitions := openapi.GetOpenAPIDefinitions(ref)
+	maps.Copy(definitions, a.OpenAPI(ref))
+	return definitions
 }
 
 // newScheme returns a new scheme with all kinds of the API, and those that every API server has.
@@ -69,6 +115,10 @@ func (a API) newScheme() (*runtime.Scheme, error) {
 	}
 	if err := a.AddToScheme(scheme); err != nil {
 		return scheme, fmt.Errorf("register the kinds: %w", err)
+	}
+	// To register it in another version would make that version.
+	if gv := a.groupVersion(a.IdentityReview); slices.Contains(scheme.PrioritizedVersionsForGroup(a.Group), gv) {
+		identity.AddToScheme(scheme, gv)
 	}
 	return scheme, nil
 }
@@ -135,8 +185,11 @@ func (a API) validateVersions(scheme *runtime.Scheme) []error {
 		problems = append(problems, fmt.Errorf("AddToScheme registers no version of the group %q", a.Group))
 	case a.StorageVersion == "":
 		problems = append(problems, fmt.Errorf("StorageVersion is not set, expected one of %v", versions))
-	case !slices.Contains(versions, a.storageVersion()):
+	case !slices.Contains(versions, a.groupVersion(a.StorageVersion)):
 		problems = append(problems, fmt.Errorf("StorageVersion is %q, expected one of %v", a.StorageVersion, versions))
+	}
+	if a.IdentityReview != "" && !a.servesIdentityReview(scheme) {
+		problems = append(problems, fmt.Errorf("IdentityReview is %q, expected one of %v", a.IdentityReview, versions))
 	}
 	return problems
 }
@@ -145,7 +198,7 @@ func (a API) validateKinds(scheme *runtime.Scheme) []error {
 	if len(a.Kinds) == 0 {
 		return []error{errors.New("there are no kinds")}
 	}
-	_, err := registry.NewAPIGroupInfo(a.Group, a.Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	_, err := a.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		return all.Errors()
 	}

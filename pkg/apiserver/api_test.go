@@ -13,26 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"example.com/extension-apiserver/pkg/apis/openapi"
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
-	"example.com/extension-apiserver/pkg/registry/gadget"
-	"example.com/extension-apiserver/pkg/registry/identityreview"
+	"example.com/extension-apiserver/test/fixture/api"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	"example.com/extension-apiserver/test/fixture/openapi"
+	"example.com/extension-apiserver/test/fixture/registry/item"
 )
 
 // testAPI is one of two kinds, one with a store and one without.
 var testAPI = API{
 	Name:           "extension-apiserver",
-	Group:          workshop.GroupName,
+	Group:          api.GroupName,
 	AddToScheme:    addToScheme,
 	StorageVersion: "v1",
 	OpenAPI:        openapi.GetOpenAPIDefinitions,
-	Kinds:          []registry.NewStorage{gadget.NewStorage, identityreview.NewStorage},
+	Kinds:          []registry.NewStorage{item.NewStorage},
+	EmbeddedEtcd:   embeddedetcd.Server{},
+	IdentityReview: "v1",
 }
 
 func addToScheme(scheme *runtime.Scheme) error {
-	return errors.Join(workshop.AddToScheme(scheme), v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
+	return errors.Join(api.AddToScheme(scheme), v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
 }
 
 // testCodecs are those of testAPI.
@@ -56,16 +58,17 @@ func TestValidateAPI(t *testing.T) {
 		{"no stored version", func(a *API) { a.StorageVersion = "" },
 			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
 		{"stored version that is not served", func(a *API) { a.StorageVersion = "v7" }, []string{"StorageVersion is \"v7\", expected one of"}},
+		{"identity reviews in a version that is not served", func(a *API) { a.IdentityReview = "v7" }, []string{"IdentityReview is \"v7\", expected one of"}},
 		{"registration fails", func(a *API) { a.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") } }, []string{"register the kinds: no such type"}},
 		{"no kinds", func(a *API) { a.Kinds = nil }, []string{"there are no kinds"}},
-		{"kind twice", func(a *API) { a.Kinds = append(a.Kinds, gadget.NewStorage) }, []string{"register gadgets: two kinds have this resource"}},
+		{"kind twice", func(a *API) { a.Kinds = append(a.Kinds, item.NewStorage) }, []string{"register items: two kinds have this resource"}},
 		{"version that no kind knows, with a bad name", func(a *API) {
 			a.AddToScheme = func(scheme *runtime.Scheme) error {
-				next := schema.GroupVersion{Group: workshop.GroupName, Version: "next"}
+				next := schema.GroupVersion{Group: api.GroupName, Version: "next"}
 				metav1.AddToGroupVersion(scheme, next)
 				return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion, next))
 			}
-		}, []string{"a version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
+		}, []string{"a version is \"next\"", "no kind is served in version " + api.GroupName + "/next"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			api := testAPI
@@ -90,12 +93,12 @@ func TestTwoServers(t *testing.T) {
 	v1alpha7 := schema.GroupVersion{Group: second.Group, Version: "v1alpha7"}
 	second.StorageVersion = v1alpha7.Version
 	second.AddToScheme = func(scheme *runtime.Scheme) error {
-		scheme.AddKnownTypes(schema.GroupVersion{Group: second.Group, Version: runtime.APIVersionInternal}, &workshop.Gadget{}, &workshop.GadgetList{})
-		scheme.AddKnownTypes(v1alpha7, &v1.Gadget{}, &v1.GadgetList{})
+		scheme.AddKnownTypes(schema.GroupVersion{Group: second.Group, Version: runtime.APIVersionInternal}, &api.Item{}, &api.ItemList{})
+		scheme.AddKnownTypes(v1alpha7, &v1.Item{}, &v1.ItemList{})
 		metav1.AddToGroupVersion(scheme, v1alpha7)
 		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1alpha7))
 	}
-	second.Kinds = []registry.NewStorage{gadget.NewStorage}
+	second.IdentityReview = ""
 	paths := map[string]string{}
 	clients := map[string]*offlineClient{}
 	for _, api := range []API{first, second} {
@@ -103,10 +106,10 @@ func TestTwoServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		gv := api.GroupVersions()[0]
-		paths[api.Name] = "/apis/" + gv.String() + "/gadgets"
+		paths[api.Name] = "/apis/" + gv.String() + "/items"
 		clients[api.Name] = startOffline(t, api, func(*Config) {}, nil).client("HTTP/2.0")
 		defer clients[api.Name].CloseIdleConnections()
-		clients[api.Name].want(t, http.MethodPost, paths[api.Name], fmt.Sprintf(`{"apiVersion":%q,"kind":"Gadget","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
+		clients[api.Name].want(t, http.MethodPost, paths[api.Name], fmt.Sprintf(`{"apiVersion":%q,"kind":"Item","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
 	}
 	for name, client := range clients {
 		for other, path := range paths {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/klog/v2"
 
-	"example.com/extension-apiserver/pkg/fairness"
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 const (

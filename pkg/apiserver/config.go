@@ -20,8 +20,8 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics"
 
-	"example.com/extension-apiserver/pkg/authentication"
-	"example.com/extension-apiserver/pkg/frontproxy"
+	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 // Config is what a server is made of. Make it with Options.Config.
@@ -33,8 +33,20 @@ type Config struct {
 	trust          *authentication.Trust
 	authentication *authentication.Authenticator
 	lasting        *lasting
-	etcd           *embeddedEtcd
+	etcd           startedEtcd
 	draining       draining
+}
+
+// startedEtcd is the etcd of this process, or nothing.
+type startedEtcd struct {
+	failed    <-chan error
+	closeEtcd func()
+}
+
+func (e startedEtcd) close() {
+	if e.closeEtcd != nil {
+		e.closeEtcd()
+	}
 }
 
 // Config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
@@ -71,7 +83,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 		return nil, err
 	}
 	defer func() {
-		if err != nil && c.etcd != nil {
+		if err != nil {
 			c.etcd.close()
 		}
 	}()
@@ -184,9 +196,9 @@ func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
 	namer := openapinamer.NewDefinitionNamer(o.scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(o.api.OpenAPI, namer)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(o.api.openAPI, namer)
 	config.OpenAPIConfig.Info.Title = o.api.Group
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(o.api.OpenAPI, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(o.api.openAPI, namer)
 	config.OpenAPIV3Config.Info.Title = o.api.Group
 }
 
@@ -216,12 +228,12 @@ func (o *Options) applyTraces(c *Config) error {
 func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 	etcdOptions := *o.Etcd
 	if o.embedded() {
-		etcd, err := startEmbeddedEtcd(ctx, o.DataDir)
+		endpoint, failed, closeEtcd, err := o.api.EmbeddedEtcd.Start(ctx, o.DataDir)
 		if err != nil {
 			return err
 		}
-		c.etcd = etcd
-		etcdOptions.StorageConfig.Transport.ServerList = []string{etcd.endpoint()}
+		c.etcd = startedEtcd{failed, closeEtcd}
+		etcdOptions.StorageConfig.Transport.ServerList = []string{endpoint}
 	} else if err := waitForEtcd(ctx, etcdOptions.StorageConfig.Transport); err != nil {
 		return err
 	}

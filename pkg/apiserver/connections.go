@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"example.com/extension-apiserver/pkg/fairness"
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 var (

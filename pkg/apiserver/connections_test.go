@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/extension-apiserver/pkg/fairness"
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 // TestS40CountedConnection: a connection is counted until it is closed, once, and closed when it is beyond the limits.

@@ -3,7 +3,7 @@
 // Package apiserver is the server: Options (flags) -> Validate -> Config -> New -> Run, as in k8s.io/apiserver.
 //
 // The way of a request: limitedListener accepts the connection (connections.go), and limitRequests and
-// withDeadlines bound what it may hold before it is known who sends it. pkg/authentication takes the
+// withDeadlines bound what it may hold before it is known who sends it. internal/authentication takes the
 // user from the headers of the front proxy, from a certificate or from a token; priority and fairness
 // admits the request; a SubjectAccessReview authorizes it (authorization.go). Then come the filters for
 // requests that last (lasting.go, upgrades.go, origin.go), for writes (permissions.go, yamlbodies.go)

@@ -23,8 +23,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"example.com/extension-apiserver/pkg/authentication"
-	"example.com/extension-apiserver/pkg/fairness"
+	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 const (

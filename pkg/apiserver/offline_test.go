@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/frontproxy"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 // offline is a whole server of this package, in this process, whose kube-apiserver is a stub.

@@ -5,7 +5,6 @@ package apiserver
 import (
 	"crypto/tls"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -67,7 +66,7 @@ func NewOptions(api API) *Options {
 	// Profiles and flag dumps tell more about a server than its users need to know.
 	recommended.Features.EnableProfiling = false
 
-	codec := codecs.LegacyCodec(api.storageVersion())
+	codec := codecs.LegacyCodec(api.groupVersion(api.StorageVersion))
 	serverRun := genericoptions.NewServerRunOptions()
 	// The library's default is 0: open watches are not told that the server stops, and hold it up until the request
 	// timeout of 60 s. The aggregator and kube-controller-manager always hold some.
@@ -115,8 +114,10 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	authorization.StringSliceVar(&o.Recommended.Authorization.AlwaysAllowGroups, "authorization-always-allow-groups", o.Recommended.Authorization.AlwaysAllowGroups,
 		"Groups that may do everything without a question to kube-apiserver; empty asks about everybody. kube-apiserver lets system:masters do everything.")
 	storage := fss.FlagSet("storage")
-	storage.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
-		"It is created with mode 0700 and belongs to one server at a time.")
+	if o.api.EmbeddedEtcd != nil {
+		storage.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
+			"It is created with mode 0700 and belongs to one server at a time.")
+	}
 	o.Etcd.AddFlags(storage)
 	o.Recommended.Admission.AddFlags(fss.FlagSet("admission"))
 	o.Recommended.Audit.AddFlags(fss.FlagSet("auditing"))
@@ -162,7 +163,7 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.validateKubeconfigs()...)
 	errs = append(errs, o.Trust.validate()...)
 	errs = append(errs, o.validateServing()...)
-	errs = append(errs, o.validateEtcd()...)
+	errs = append(errs, o.ValidateStorage()...)
 	for _, err := range o.ServerRun.Validate() {
 		// It says again what Set said.
 		if gates == nil || err.Error() != gates.Error() {
@@ -219,30 +220,7 @@ func (o *Options) validateKubeconfigs() []error {
 	return errs
 }
 
-func (o *Options) validateEtcd() []error {
-	if o.embedded() {
-		// The embedded etcd sets the servers; until then validate as if it had.
-		etcd := *o.Etcd
-		etcd.StorageConfig.Transport.ServerList = []string{"unix:///"}
-		return append(validateDataDir(o.DataDir), etcd.Validate()...)
-	}
-	errs := o.Etcd.Validate()
-	transport := o.Etcd.StorageConfig.Transport
-	for _, flag := range []struct{ name, path string }{
-		{"etcd-cafile", transport.TrustedCAFile}, {"etcd-certfile", transport.CertFile}, {"etcd-keyfile", transport.KeyFile},
-	} {
-		if flag.path == "" {
-			continue
-		}
-		if _, err := os.ReadFile(flag.path); err != nil {
-			errs = append(errs, fmt.Errorf("--%s %s, expected a readable file: %w", flag.name, flag.path, err))
-		}
-	}
-	if (transport.CertFile == "") != (transport.KeyFile == "") {
-		errs = append(errs, fmt.Errorf("--etcd-certfile is %q and --etcd-keyfile is %q, expected both or neither", transport.CertFile, transport.KeyFile))
-	}
-	return errs
-}
-
 // embedded says whether the server runs its own etcd.
-func (o *Options) embedded() bool { return len(o.Etcd.StorageConfig.Transport.ServerList) == 0 }
+func (o *Options) embedded() bool {
+	return o.api.EmbeddedEtcd != nil && len(o.Etcd.StorageConfig.Transport.ServerList) == 0
+}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/test/fixture/api"
 )
 
 // TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 		{"grace period of watches", o.ServerRun.ShutdownWatchTerminationGracePeriod, 10 * time.Second},
 		{"start without authentication", o.Recommended.Authentication.RemoteKubeConfigFileOptional, false},
 		{"start without authorization", o.Recommended.Authorization.RemoteKubeConfigFileOptional, false},
-		{"etcd prefix", o.Etcd.StorageConfig.Prefix, "/registry/" + workshop.GroupName},
+		{"etcd prefix", o.Etcd.StorageConfig.Prefix, "/registry/" + api.GroupName},
 		{"embedded etcd", o.embedded(), true},
 		{"data directory", o.DataDir, "/var/lib/extension-apiserver"},
 		{"the library's own etcd options", o.Recommended.Etcd == nil, true},
@@ -41,6 +41,23 @@ func TestDefaults(t *testing.T) {
 		if tc.got != tc.want {
 			t.Errorf("%s: got %v, want %v", tc.name, tc.got, tc.want)
 		}
+	}
+}
+
+// TestWithoutEmbeddedEtcd: a server that links no etcd has no flag for one, and must be given another.
+func TestWithoutEmbeddedEtcd(t *testing.T) {
+	api := testAPI
+	api.EmbeddedEtcd = nil
+	o := NewOptions(api)
+	if flag := o.StorageFlags().Lookup("data-dir"); flag != nil {
+		t.Errorf("flags: got --data-dir (%s), want none", flag.Usage)
+	}
+	if got, want := fmt.Sprint(o.ValidateStorage()), "--etcd-servers must be specified"; !strings.Contains(got, want) {
+		t.Errorf("without --etcd-servers: got %s, want %s", got, want)
+	}
+	o.Etcd.StorageConfig.Transport.ServerList = []string{"https://127.0.0.1:2379"}
+	if problems := o.ValidateStorage(); len(problems) > 0 {
+		t.Errorf("with --etcd-servers: got %v, want no error", problems)
 	}
 }
 

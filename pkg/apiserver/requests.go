@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
-	"example.com/extension-apiserver/pkg/fairness"
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 const (

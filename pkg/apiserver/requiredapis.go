@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"example.com/extension-apiserver/pkg/frontproxy"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 // flowControl names priority and fairness in the table below; it is a feature, not an admission plugin.

@@ -9,8 +9,7 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"example.com/extension-apiserver/pkg/authentication"
-	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/internal/authentication"
 )
 
 // Server is a server that is ready to run.
@@ -19,19 +18,18 @@ type Server struct {
 	authentication *authentication.Authenticator
 	permissions    *permissions
 	trust          *authentication.Trust
-	etcd           *embeddedEtcd
+	etcd           startedEtcd
 	draining       *draining
 }
 
 // New installs the API group. On an error the embedded etcd is stopped.
 func (c *Config) New() (_ *Server, err error) {
 	defer func() {
-		if err != nil && c.etcd != nil {
+		if err != nil {
 			c.etcd.close()
 		}
 	}()
-	group, err := registry.NewAPIGroupInfo(c.options.api.Group, c.options.api.Kinds, c.options.scheme, c.options.codecs,
-		c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
+	group, err := c.options.api.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
 	if err != nil {
 		return nil, err
 	}
@@ -52,24 +50,20 @@ func (s *Server) Run(ctx context.Context) error {
 	// Requests are served for a while after the context ended: until the last, trust is followed.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if s.etcd != nil {
-		defer s.etcd.close()
-	}
+	defer s.etcd.close()
 	if err := replaceServer(serving, s.generic, s.authentication.IsFrontProxy); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	go s.permissions.run(serving)
 	go s.trust.Run(serving)
 	go s.draining.run(ctx, s.generic.ShutdownDelayDuration)
-	if s.etcd != nil {
-		go func() {
-			select {
-			case err := <-s.etcd.failed():
-				cancel(fmt.Errorf("embedded etcd: %w", err))
-			case <-ctx.Done():
-			}
-		}()
-	}
+	go func() {
+		select {
+		case err := <-s.etcd.failed:
+			cancel(fmt.Errorf("embedded etcd: %w", err))
+		case <-ctx.Done():
+		}
+	}()
 	err := s.generic.PrepareRun().RunWithContext(ctx)
 	if err == nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {

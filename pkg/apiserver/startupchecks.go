@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"example.com/extension-apiserver/pkg/authentication"
-	"example.com/extension-apiserver/pkg/frontproxy"
+	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 const (

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/frontproxy"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 // trusting returns a client whose cluster answers the questions for the trust and for our own name.

@@ -12,7 +12,7 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
-	"example.com/extension-apiserver/pkg/storage"
+	"example.com/extension-apiserver/internal/etcdclient"
 )
 
 // newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which ignores
@@ -28,7 +28,7 @@ func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) serverstor
 func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	config, err := storage.ClientConfig(ctx, t)
+	config, err := etcdclient.Config(ctx, t)
 	if err != nil {
 		return err
 	}

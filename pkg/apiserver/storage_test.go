@@ -15,8 +15,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/test/fixture/api"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
 // TestStoredForm: objects are stored in the first version of the list, in protobuf unless the flag says otherwise. The
@@ -32,16 +32,16 @@ func TestStoredForm(t *testing.T) {
 			if tc.mediaType != "" {
 				o.Etcd.DefaultStorageMediaType = tc.mediaType
 			}
-			config, err := o.newStorageFactory(o.Etcd).NewConfig(workshop.Resource("gadgets"), &workshop.Gadget{})
+			config, err := o.newStorageFactory(o.Etcd).NewConfig(api.Resource("items"), &api.Item{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := runtime.Encode(config.Codec, &workshop.Gadget{Spec: workshop.GadgetSpec{Purpose: "measures"}})
+			data, err := runtime.Encode(config.Codec, &api.Item{Spec: api.ItemSpec{Purpose: "measures"}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.HasPrefix(data, []byte(tc.prefix)) || !bytes.Contains(data, []byte(install.StorageVersion().String())) {
-				t.Errorf("stored gadget: got %q, want %s that begins with %q", data, install.StorageVersion(), tc.prefix)
+			if !bytes.HasPrefix(data, []byte(tc.prefix)) || !bytes.Contains(data, []byte(v1.SchemeGroupVersion.String())) {
+				t.Errorf("stored item: got %q, want %s that begins with %q", data, v1.SchemeGroupVersion, tc.prefix)
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func TestStorageConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.etcd.close()
-	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(workshop.Resource("gadgets"), &workshop.Gadget{})
+	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(api.Resource("items"), &api.Item{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"example.com/extension-apiserver/pkg/frontproxy"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 // TrustOptions say whom the server believes, beside what the library has flags for.

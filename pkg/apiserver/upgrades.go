@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"example.com/extension-apiserver/pkg/fairness"
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 // userUpgrades is how many upgraded connections a user may have open.

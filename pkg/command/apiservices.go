@@ -13,9 +13,9 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/internal/registration"
 	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/apiserver"
-	"example.com/extension-apiserver/pkg/registration"
 )
 
 func newAPIServicesCommand(api apiserver.API) *cobra.Command {
@@ -28,7 +28,7 @@ func newAPIServicesCommand(api apiserver.API) *cobra.Command {
 
 Apply them last, when the server is ready: while an APIService has no working server behind it, discovery of the whole
 cluster is incomplete and namespaces cannot be deleted.`,
-		Example: text(api, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
+		Example: usage.Text(api.Name, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
     kubectl apply -f -`),
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,23 +18,27 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-// Run executes the command line of the process, for a server of the API, and returns its exit code:
+// Run executes the command line of the process, for a server of the API, with more commands beside serve, apiservices and
+// version, and returns its exit code:
 //
 //   - 0 when all is well;
 //   - 1 when the server could not start or stopped by an error;
 //   - 2 when the command line is wrong: every problem with it is listed, and nothing was started.
 //
 // What it prints on standard error is the log, and at the end the reason if it failed.
-func Run(api apiserver.API) int {
-	return run(genericapiserver.SetupSignalContext(), api, os.Args[1:], os.Stderr)
+func Run(api apiserver.API, more ...New) int {
+	return run(genericapiserver.SetupSignalContext(), api, more, os.Args[1:], os.Stderr)
 }
 
-func run(ctx context.Context, api apiserver.API, args []string, stderr io.Writer) int {
+// New makes a command for a server of the API. storagecommand.New is one.
+type New func(apiserver.API) *cobra.Command
+
+func run(ctx context.Context, api apiserver.API, more []New, args []string, stderr io.Writer) int {
 	if err := api.Validate(); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", api.Name, err)
 		return 1
 	}
-	executed, err := newRootCommand(api, args).ExecuteContextC(ctx)
+	executed, err := newRootCommand(api, more, args).ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
@@ -55,7 +59,7 @@ func run(ctx context.Context, api apiserver.API, args []string, stderr io.Writer
 	return usage.ExitCode
 }
 
-func newRootCommand(api apiserver.API, args []string) *cobra.Command {
+func newRootCommand(api apiserver.API, more []New, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   api.Name,
 		Short: "An API server behind the aggregation layer of kube-apiserver",
@@ -68,9 +72,9 @@ func newRootCommand(api apiserver.API, args []string) *cobra.Command {
 	root.SuggestionsMinimumDistance = 2
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(usage.FlagErrorFunc(args))
-	root.AddCommand(newServeCommand(api, args), newAPIServicesCommand(api), newStorageCommand(api), newVersionCommand(api))
+	root.AddCommand(newServeCommand(api, args), newAPIServicesCommand(api), newVersionCommand(api))
+	for _, newCommand := range more {
+		root.AddCommand(newCommand(api))
+	}
 	return root
 }
-
-// text has the name of the server where SERVER stands.
-func text(api apiserver.API, s string) string { return strings.ReplaceAll(s, "SERVER", api.Name) }

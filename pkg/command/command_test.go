@@ -4,13 +4,11 @@ package command
 
 import (
 	"crypto/x509"
-	"errors"
 	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -18,14 +16,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/sample"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/command/storagecommand"
+	"example.com/extension-apiserver/test/fixture"
 )
 
 var update = flag.Bool("update", false, "update the golden file of the flags")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"extension-apiserver": func() { os.Exit(Run(sample.API())) }})
+	testscript.Main(m, map[string]func(){"fixture-apiserver": func() { os.Exit(Run(fixture.API(), storagecommand.New)) }})
 }
 
 func TestScripts(t *testing.T) {
@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("KUBERNETES_SERVICE_HOST", "")
 			return writeCertificates(env.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits},
 	})
 }
 
@@ -60,27 +60,11 @@ func writeCertificates(dir string) error {
 	return nil
 }
 
-// exits runs a command that must end with exactly the given code: "exits 2 extension-apiserver serve --foo".
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	var exit *exec.ExitError
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if got != want {
-		ts.Fatalf("got exit code %d, want %d", got, want)
-	}
-}
-
 // TestFlagNames: which flags there are is a promise to those who deploy the server. A new version of the library can add
 // some in silence; each is to be looked at once: does it weaken what the server relies on?
 func TestFlagNames(t *testing.T) {
 	golden := filepath.Join("testdata", "flags.golden")
-	serve, _, err := newRootCommand(sample.API(), nil).Find([]string{"serve"})
+	serve, _, err := newRootCommand(fixture.API(), nil, nil).Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +85,31 @@ func TestFlagNames(t *testing.T) {
 	}
 }
 
+// TestLinks: a server that does not ask for an embedded etcd and the commands for it does not link the server of etcd.
+func TestLinks(t *testing.T) {
+	for _, tc := range []struct {
+		pkg  string
+		want bool
+	}{{".", false}, {"../embeddedetcd", true}, {"./storagecommand", true}} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", tc.pkg).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v: %s", tc.pkg, err, out)
+		}
+		if got := strings.Contains(string(out), "\ngo.etcd.io/etcd/server/"); got != tc.want {
+			t.Errorf("%s links the server of etcd: got %v, want %v", tc.pkg, got, tc.want)
+		}
+	}
+}
+
 // TestInvalidAPI: nothing is started for an API that cannot be served.
 func TestInvalidAPI(t *testing.T) {
-	api := sample.API()
+	api := fixture.API()
 	api.StorageVersion, api.OpenAPI = "v7", nil
 	var stderr strings.Builder
-	if got := run(t.Context(), api, []string{"serve"}, &stderr); got != 1 {
+	if got := run(t.Context(), api, nil, []string{"serve"}, &stderr); got != 1 {
 		t.Errorf("got exit code %d, want 1", got)
 	}
-	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is not set", `StorageVersion is "v7"`} {
+	for _, want := range []string{"fixture-apiserver: the API cannot be served: [", "OpenAPI is not set", `StorageVersion is "v7"`} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("got %q, want %q in it", stderr.String(), want)
 		}

@@ -22,7 +22,7 @@ func newServeCommand(api apiserver.API, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API",
-		Long: text(api, `Serve the API to kube-apiserver's aggregation layer.
+		Long: usage.Text(api.Name, `Serve the API to kube-apiserver's aggregation layer.
 
 Identity is accepted from the cluster's front proxy, from client certificates of the cluster's CA and from bearer tokens;
 every request is authorized by the cluster. Objects are stored in an embedded etcd, or in the etcd of --etcd-servers.

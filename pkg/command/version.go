@@ -10,8 +10,8 @@ import (
 
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/version"
 	"example.com/extension-apiserver/pkg/apiserver"
-	"example.com/extension-apiserver/pkg/version"
 )
 
 func newVersionCommand(api apiserver.API) *cobra.Command {
@@ -19,7 +19,7 @@ func newVersionCommand(api apiserver.API) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this binary and of the libraries in it",
-		Example: text(api, "  SERVER version\n  SERVER version -o json"),
+		Example: usage.Text(api.Name, "  SERVER version\n  SERVER version -o json"),
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := format.Validate(); err != nil {
@@ -30,7 +30,9 @@ func newVersionCommand(api apiserver.API) *cobra.Command {
 			return format.Print(cmd.OutOrStdout(), info, func(w io.Writer) {
 				fmt.Fprintf(w, "%s %s (%s, %s)\n", api.Name, info.Version, info.GoVersion, info.Platform)
 				for _, m := range modules {
-					fmt.Fprintf(w, "  %s %s\n", m, info.Libraries[m])
+					if v, linked := info.Libraries[m]; linked {
+						fmt.Fprintf(w, "  %s %s\n", m, v)
+					}
 				}
 			})
 		},

@@ -14,9 +14,9 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/certs/verify"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/rotation"
 )
 
 func dryRuns(l *live) {

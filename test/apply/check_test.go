@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/certs/verify"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/rotation"
 )
 
 func has(r *rotation.LiveReport, id string, severity verify.Severity, evidence string) bool {

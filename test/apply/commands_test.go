@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/certs/verify"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/test/env"
 )
 

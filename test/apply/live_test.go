@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/test/env"
 )
 

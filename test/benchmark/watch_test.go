@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 const gadgets = "/apis/workshop.example.com/v1/gadgets"

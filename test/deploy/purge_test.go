@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // TestKonnectivityDoc makes certificates as konnectivity/README.md does, and runs the commands of docs/konnectivity.md for other CAs on

@@ -36,7 +36,7 @@ func TestBackupDoc(t *testing.T) {
 	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), bins[0], os.Getenv("PATH")}, ":"))
 
 	server := makeRun(t, dir, "make run")
-	const gadgets = "manifests/samples/gadget.yaml"
+	const gadgets = "sample/objects/gadget.yaml"
 	shell(t, dir, "kubectl apply -f "+gadgets)
 	saved := shell(t, dir, "kubectl get -o yaml -f "+gadgets)
 	if out := shell(t, dir, blocks[0]); !regexp.MustCompile(`(?s)^Saved backup\.db\n.* 1 keys with the prefix .* leader .* healthy `).MatchString(out) {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs/verify"
-	"example.com/extension-apiserver/pkg/konnectivity"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/konnectivity"
+	"example.com/extension-apiserver/internal/rotation"
 )
 
 // TestRules: the pages have the tables of findings as they are in the code, each with an empty line after it.

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/rotation"
 )
 
 // renewNow does what the renewal CronJob does at night, and waits until it is done.

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // startTimeout is how long a process may take until it is ready. Warm it is 1 to 3 s; the rest is for a busy machine.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // The Service in front of our servers. Tests and manifests use the same names.

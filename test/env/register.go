@@ -3,27 +3,29 @@
 package env
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
-	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/registration"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/registration"
 )
 
 // registerTimeout: kube-apiserver looks at a new APIService at once, and at discovery that failed only each minute.
@@ -35,11 +37,14 @@ func (e *Environment) Register(ctx context.Context) error {
 	if err := e.applyService(ctx); err != nil {
 		return err
 	}
-	caBundle, err := os.ReadFile(e.pki.cert(certs.ServingCADir))
+	services, err := e.apiServices(ctx)
 	if err != nil {
 		return err
 	}
-	services := registration.APIServices(install.GroupVersions(), registration.Backend{Namespace: Namespace, Name: ServiceName, Port: e.servicePort(), CABundle: caBundle})
+	var versions []schema.GroupVersion
+	for _, service := range services {
+		versions = append(versions, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version})
+	}
 	for i, k := range e.KubeAPIServers {
 		config, err := e.adminOf(k)
 		if err != nil {
@@ -64,24 +69,41 @@ func (e *Environment) Register(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(registration.Discovered(client, install.GroupVersions()), registration.Described(client.OpenAPIV3(), install.GroupVersions()))
+			return errors.Join(registration.Discovered(client, versions), registration.Described(client.OpenAPIV3(), versions))
 		}); err != nil {
 			return err
 		}
-		if err := eventually(ctx, "a write", registerTimeout, func(ctx context.Context) error { return e.tryWrites(ctx, config) }); err != nil {
+		if err := eventually(ctx, "a write", registerTimeout, func(ctx context.Context) error { return tryWrites(ctx, config, versions) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tryWrites creates every sample under a generated name, as a dry run: everything happens but the last step into etcd,
-// which /readyz answers for.
-func (e *Environment) tryWrites(ctx context.Context, config *rest.Config) error {
-	files, err := filepath.Glob(filepath.Join(e.root, "manifests", "samples", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		return errors.Join(errors.New("find samples: there are none in manifests/samples"), err)
+// apiServices asks the server's binary for the APIServices of its versions.
+func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.APIService, error) {
+	cmd := exec.CommandContext(ctx, e.serverBinary(), "apiservices", "--namespace="+Namespace, "--service="+ServiceName,
+		fmt.Sprintf("--port=%d", e.servicePort()), "--ca-file="+e.pki.cert(certs.ServingCADir))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", cmd, err, stderr.Bytes())
 	}
+	var services []*apiregistrationv1.APIService
+	for documents := yaml.NewYAMLToJSONDecoder(&stdout); ; {
+		service := &apiregistrationv1.APIService{}
+		if err := documents.Decode(service); errors.Is(err, io.EOF) {
+			return services, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the APIServices: %w", err)
+		}
+		services = append(services, service)
+	}
+}
+
+// tryWrites creates an empty object of every resource, as a dry run: a server that accepts writes admits it, and may find it
+// invalid.
+func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
@@ -90,27 +112,26 @@ func (e *Environment) tryWrites(ctx context.Context, config *rest.Config) error 
 	if err != nil {
 		return err
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for _, gv := range versions {
+		resources, err := discoveryClient.ServerResourcesForGroupVersion(gv.String())
 		if err != nil {
 			return err
 		}
-		obj := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(data, &obj.Object); err != nil {
-			return fmt.Errorf("read %s: %w", file, err)
-		}
-		mapping, err := mapper.RESTMapping(obj.GroupVersionKind().GroupKind(), obj.GroupVersionKind().Version)
-		if err != nil {
-			return fmt.Errorf("find the resource of %s: %w", file, err)
-		}
-		namespace := obj.GetNamespace()
-		obj.SetName("")
-		obj.SetGenerateName("registration-")
-		_, err = dynamicClient.Resource(mapping.Resource).Namespace(namespace).
-			Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return fmt.Errorf("create %s as a dry run: %w", file, err)
+		for _, resource := range resources.APIResources {
+			if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "create") {
+				continue
+			}
+			var client dynamic.ResourceInterface = dynamicClient.Resource(gv.WithResource(resource.Name))
+			if resource.Namespaced {
+				client = dynamicClient.Resource(gv.WithResource(resource.Name)).Namespace(metav1.NamespaceDefault)
+			}
+			obj := &unstructured.Unstructured{}
+			obj.SetGroupVersionKind(gv.WithKind(resource.Kind))
+			obj.SetGenerateName("registration-")
+			_, err := client.Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && !apierrors.IsInvalid(err) {
+				return fmt.Errorf("create one of %s as a dry run: %w", resource.Name, err)
+			}
 		}
 	}
 	return nil

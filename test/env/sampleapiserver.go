@@ -12,8 +12,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/registration"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/registration"
 )
 
 // SampleGroupVersion is what k8s.io/sample-apiserver serves: flunders.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // serverPort is where our servers listen on a host of their own.

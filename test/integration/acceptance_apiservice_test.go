@@ -23,7 +23,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/spec3"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/sample/install"
 )
 
 // asks are the headers of the front proxy for a user without rights: discovery is for everybody who is known.

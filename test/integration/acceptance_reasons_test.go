@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/test/env"
 )
 

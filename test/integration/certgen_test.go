@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/manifest"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/manifest"
+	"example.com/extension-apiserver/sample/install"
 )
 
 // TestCertgenCABundle: what certgen emit apiservice-ca-bundle writes changes the caBundle of an APIService that is there,

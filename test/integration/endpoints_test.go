@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // TestEndpoints asks the server's own port, as the front proxy for an administrator, for what is not the API itself.

@@ -15,8 +15,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/pkg/apis/identity"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -94,12 +95,12 @@ func TestHealthWithoutCredentials(t *testing.T) {
 }
 
 // directReview creates an IdentityReview at the server's own port.
-func directReview(t *testing.T, e *env.Environment, pair *certs.KeyPair, headers http.Header) (int, v1.IdentityReviewStatus) {
+func directReview(t *testing.T, e *env.Environment, pair *certs.KeyPair, headers http.Header) (int, identity.IdentityReviewStatus) {
 	t.Helper()
 	gv := v1.SchemeGroupVersion.String()
 	status, body := directRequest(t, e, e.Servers[0].URL, pair, http.MethodPost, "/apis/"+gv+"/identityreviews", headers,
 		[]byte(`{"apiVersion":"`+gv+`","kind":"IdentityReview"}`))
-	var answer v1.IdentityReview
+	var answer identity.IdentityReview
 	if err := json.Unmarshal([]byte(body), &answer); err != nil && status == http.StatusCreated {
 		t.Fatalf("%v: %s", err, body)
 	}

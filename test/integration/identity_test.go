@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	"example.com/extension-apiserver/pkg/apis/identity"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestIdentity: what our server sees of a caller equals what kube-apiserver says of it, whatever the caller's credentials.
@@ -121,7 +122,7 @@ func allowReviews(t *testing.T) {
 }
 
 // review creates an IdentityReview as the config's user.
-func review(t *testing.T, config *rest.Config) v1.IdentityReviewStatus {
+func review(t *testing.T, config *rest.Config) identity.IdentityReviewStatus {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -136,7 +137,7 @@ func review(t *testing.T, config *rest.Config) v1.IdentityReviewStatus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer v1.IdentityReview
+	var answer identity.IdentityReview
 	if err := json.Unmarshal(data, &answer); err != nil {
 		t.Fatal(err)
 	}

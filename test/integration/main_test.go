@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -47,7 +47,7 @@ func resource(name string) schema.GroupVersionResource {
 type kindCase struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
-	// sample is a file in manifests/samples.
+	// sample is a file in sample/objects.
 	sample string
 	// change sets a field of the spec by a merge patch; field and value are what must then be there.
 	change string
@@ -75,7 +75,7 @@ func (k kindCase) client(t *testing.T, config *rest.Config, namespace string) dy
 // object reads the sample and gives it a name of its own.
 func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "manifests", "samples", k.sample))
+	data, err := os.ReadFile(filepath.Join("..", "..", "sample", "objects", k.sample))
 	if err != nil {
 		t.Fatal(err)
 	}

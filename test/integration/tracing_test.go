@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestWidgetRaw does with plain HTTP and JSON what Kubernetes' conformance test for aggregated servers does: whoever has

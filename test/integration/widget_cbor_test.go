@@ -19,7 +19,7 @@ import (
 	clientfeaturestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/rest"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/env"
 )
 

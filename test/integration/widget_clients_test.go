@@ -13,15 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	v1ac "example.com/extension-apiserver/sample/client/applyconfiguration/workshop/v1"
+	"example.com/extension-apiserver/sample/client/clientset/versioned"
+	workshopv1 "example.com/extension-apiserver/sample/client/clientset/versioned/typed/workshop/v1"
 )
 
 // TestWidgetByMetadata: a client that knows no kind reads, watches, patches and deletes by metadata alone, as the
@@ -118,34 +119,27 @@ func TestWidgetMapper(t *testing.T) {
 	}
 }
 
-// TestWidgetTyped: a REST client with the Go types of pkg/apis and no more than client-go works, in JSON and in protobuf.
+// TestWidgetTyped: the generated client works, in JSON and in protobuf.
 func TestWidgetTyped(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(contentType, func(t *testing.T) {
 			config := adminConfig(t, shared)
-			config.APIPath = "/apis"
-			config.GroupVersion = &v1.SchemeGroupVersion
-			config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 			config.ContentType = contentType
 			config.AcceptContentTypes = contentType
-			client, err := rest.RESTClientFor(config)
+			clients, err := versioned.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			typed(t, client, runtime.NewParameterCodec(scheme), newNamespace(t, shared))
+			typed(t, clients.WorkshopV1().Widgets(newNamespace(t, shared)))
 		})
 	}
 }
 
-func typed(t *testing.T, client rest.Interface, parameters runtime.ParameterCodec, namespace string) {
+func typed(t *testing.T, widgets workshopv1.WidgetInterface) {
 	t.Helper()
 	widget := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "p"}}}}
-	created := &v1.Widget{}
-	if err := client.Post().Namespace(namespace).Resource("widgets").Body(widget).Do(t.Context()).Into(created); err != nil {
+	created, err := widgets.Create(t.Context(), widget, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatalf("create: %v", err)
 	}
 	want := v1.WidgetSpec{
@@ -154,44 +148,47 @@ func typed(t *testing.T, client rest.Interface, parameters runtime.ParameterCode
 	if diff := cmp.Diff(want, created.Spec); diff != "" {
 		t.Errorf("created, with the defaults (-want +got):\n%s", diff)
 	}
-	events, err := client.Get().Namespace(namespace).Resource("widgets").
-		VersionedParams(&metav1.ListOptions{Watch: true, ResourceVersion: created.ResourceVersion, FieldSelector: "metadata.name=w"}, parameters).Watch(t.Context())
+	events, err := widgets.Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion, FieldSelector: "metadata.name=w"})
 	if err != nil {
 		t.Fatalf("watch: %v", err)
 	}
 	defer events.Stop()
 	created.Spec.Replicas = new(int32(3))
-	updated := &v1.Widget{}
-	if err := client.Put().Namespace(namespace).Resource("widgets").Name("w").Body(created).Do(t.Context()).Into(updated); err != nil {
+	updated, err := widgets.Update(t.Context(), created, metav1.UpdateOptions{})
+	if err != nil {
 		t.Fatalf("update: %v", err)
 	}
 	if diff := cmp.Diff(updated, nextTyped(t, events, watch.Modified)); diff != "" {
 		t.Errorf("watch (-updated +seen):\n%s", diff)
 	}
-	updated.Status = v1.WidgetStatus{Replicas: 3, ReadyReplicas: 2, Conditions: []metav1.Condition{{
+	applied, err := widgets.Apply(t.Context(), v1ac.Widget("w", created.Namespace).WithSpec(v1ac.WidgetSpec().WithParts(v1ac.WidgetPart().WithName("q"))),
+		metav1.ApplyOptions{FieldManager: "typed"})
+	if err != nil || len(applied.Spec.Parts) != 2 {
+		t.Fatalf("apply: %+v, error %v; want the parts p and q", applied, err)
+	}
+	applied.Status = v1.WidgetStatus{Replicas: 3, ReadyReplicas: 2, Conditions: []metav1.Condition{{
 		Type: "Ready", Status: metav1.ConditionFalse, Reason: "Test", LastTransitionTime: metav1.Now().Rfc3339Copy(),
 	}}}
-	got := &v1.Widget{}
-	if err := client.Put().Namespace(namespace).Resource("widgets").Name("w").SubResource("status").Body(updated).Do(t.Context()).Into(got); err != nil {
+	got, err := widgets.UpdateStatus(t.Context(), applied, metav1.UpdateOptions{})
+	if err != nil {
 		t.Fatalf("update of the status: %v", err)
 	}
-	if diff := cmp.Diff(updated.Status, got.Status); diff != "" {
+	if diff := cmp.Diff(applied.Status, got.Status); diff != "" {
 		t.Errorf("status (-sent +got):\n%s", diff)
 	}
-	list := &v1.WidgetList{}
-	if err := client.Get().Namespace(namespace).Resource("widgets").Do(t.Context()).Into(list); err != nil || len(list.Items) != 1 {
-		t.Fatalf("list: %d, error %v; want 1", len(list.Items), err)
+	list, err := widgets.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("list: %+v, error %v; want 1", list, err)
 	}
 	got.TypeMeta = metav1.TypeMeta{}
 	list.Items[0].TypeMeta = metav1.TypeMeta{}
 	if diff := cmp.Diff(*got, list.Items[0]); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	if err := client.Delete().Namespace(namespace).Resource("widgets").Name("w").Do(t.Context()).Error(); err != nil {
+	if err := widgets.Delete(t.Context(), "w", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("delete: %v", err)
 	}
-	err = client.Get().Namespace(namespace).Resource("widgets").Name("w").Do(t.Context()).Into(got)
-	if !apierrors.IsNotFound(err) {
+	if _, err := widgets.Get(t.Context(), "w", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("get after the deletion: %v, want NotFound", err)
 	}
 }

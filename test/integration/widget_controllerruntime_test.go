@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 func init() { log.SetLogger(klog.Background()) }

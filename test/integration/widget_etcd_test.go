@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -22,11 +22,21 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"example.com/extension-apiserver/sample/client/clientset/versioned"
+	"example.com/extension-apiserver/sample/client/informers/externalversions"
 	"example.com/extension-apiserver/test/env"
 )
 
-// informers makes the informers that generic clients use: of whole objects, and of metadata alone (kube-controller-manager).
+// informers makes the informers that clients use: the generated one, and the generic ones of whole objects, and of metadata alone
+// (kube-controller-manager).
 var informers = map[string]func(*rest.Config, string) (cache.SharedIndexInformer, error){
+	"generated": func(config *rest.Config, namespace string) (cache.SharedIndexInformer, error) {
+		clients, err := versioned.NewForConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return externalversions.NewSharedInformerFactoryWithOptions(clients, 0, externalversions.WithNamespace(namespace)).Workshop().V1().Widgets().Informer(), nil
+	},
 	"dynamic": func(config *rest.Config, namespace string) (cache.SharedIndexInformer, error) {
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 // TestWidgetKubectl does with the real kubectl what a person does.
 func TestWidgetKubectl(t *testing.T) {
 	namespace := newNamespace(t, shared)
-	sample := "manifests/samples/widget.yaml"
+	sample := "sample/objects/widget.yaml"
 	for _, step := range []struct {
 		name string
 		run  env.Kubectl
@@ -56,7 +56,7 @@ func TestWidgetKubectlWatch(t *testing.T) {
 			t.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
 		}
 	}
-	kubectl(env.Kubectl{Stdin: named(t, "manifests/samples/widget.yaml", "w")}, "create", "-f", "-")
+	kubectl(env.Kubectl{Stdin: named(t, "sample/objects/widget.yaml", "w")}, "create", "-f", "-")
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // specOf writes the spec of a widget in short: model, grade, replicas/maxReplicas and the parts.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/apis/workshop/v1alpha1"
+	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
+	"example.com/extension-apiserver/sample/install"
 )
 
 // A spec with every field, as v1 and v1beta1 have it, and as v1alpha1 has it, which is shaped unlike them.

@@ -23,7 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // webhookServer is an HTTPS server for webhooks. Each has a path; its answers come from a function, and what it was asked

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -21,8 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/pkg/apis/identity"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/console"
 	"example.com/extension-apiserver/test/env"
 )
@@ -143,7 +144,7 @@ func sameIdentity(t *testing.T, config *rest.Config) {
 	if err != nil {
 		t.Fatalf("create an IdentityReview: %v: %s", err, body)
 	}
-	var got v1.IdentityReview
+	var got identity.IdentityReview
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
 	}

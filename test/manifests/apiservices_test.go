@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/registration"
+	"example.com/extension-apiserver/internal/registration"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 

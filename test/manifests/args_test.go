@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apiserver"
-	"example.com/extension-apiserver/pkg/certs"
 	"example.com/extension-apiserver/sample"
 	"example.com/extension-apiserver/test/env"
 )

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // auditCases are requests and the level at which the policy logs them.

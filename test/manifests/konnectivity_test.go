@@ -22,7 +22,7 @@ func konnectivity(t testing.TB, resources, components []string) string {
 		var out []string
 		for _, name := range names {
 			if strings.HasSuffix(name, ".yaml") {
-				text := readFile(t, filepath.Join("..", "..", "pkg", "konnectivity", "testdata", name))
+				text := readFile(t, filepath.Join("..", "..", "internal", "konnectivity", "testdata", name))
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}

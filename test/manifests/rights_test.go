@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 	"example.com/extension-apiserver/test/rights"
 )
@@ -46,7 +46,7 @@ func (c *cluster) exercise() {
 		c.Fatal(err)
 	}
 	widget := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(readFile(c, folder+"/samples/widget.yaml")), &widget.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(readFile(c, "../../sample/objects/widget.yaml")), &widget.Object); err != nil {
 		c.Fatal(err)
 	}
 	widgets := dynamic.NewForConfigOrDie(config).Resource(install.GroupVersions()[0].WithResource("widgets"))

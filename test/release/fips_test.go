@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -61,7 +61,7 @@ func TestFIPSServes(t *testing.T) {
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			e := env.New(t, tc.options)
-			const gadget = "manifests/samples/gadget.yaml"
+			const gadget = "sample/objects/gadget.yaml"
 			for _, args := range [][]string{{"create", "-f", gadget}, {"get", "-f", gadget, "-o", "name"}} {
 				out, stderr, err := env.Kubectl{}.Run(t.Context(), e, args...)
 				if err != nil || !strings.HasPrefix(out, "gadget.workshop.example.com/sample") {

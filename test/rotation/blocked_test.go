@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/manifest"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/manifest"
+	"example.com/extension-apiserver/internal/rotation"
 )
 
 // TestBlockedAndAborted: certgen does not begin where another manager owns a caBundle, or cert-manager keeps it. Where that comes up

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/test/env"
 	"example.com/extension-apiserver/test/load"
 )

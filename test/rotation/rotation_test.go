@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"example.com/extension-apiserver/pkg/certs"
-	"example.com/extension-apiserver/pkg/rotation"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/test/load"
 )
 

@@ -3,7 +3,8 @@
 // Package identityreview serves the virtual kind IdentityReview: it answers a create with what this server saw of the
 // caller and stores nothing.
 //
-// pkg/registry lists it in its table; it calls pkg/authentication for the evidence that came with the request.
+// pkg/apiserver serves it where an API asks for it; it calls internal/authentication for the evidence that came with the
+// request.
 package identityreview
 
 import (
@@ -19,8 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/authentication"
+	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/pkg/apis/identity"
 )
 
 // NewStorage returns the storage of the resource. It needs no store.
@@ -33,7 +34,7 @@ type reviewREST struct{}
 
 var _ rest.Creater = &reviewREST{}
 
-func (*reviewREST) New() runtime.Object     { return &workshop.IdentityReview{} }
+func (*reviewREST) New() runtime.Object     { return &identity.IdentityReview{} }
 func (*reviewREST) Destroy()                {}
 func (*reviewREST) NamespaceScoped() bool   { return false }
 func (*reviewREST) GetSingularName() string { return "identityreview" }
@@ -64,8 +65,8 @@ func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest
 		}
 		info.Extra[key] = values
 	}
-	review := obj.(*workshop.IdentityReview).DeepCopy()
-	review.Status = workshop.IdentityReviewStatus{
+	review := obj.(*identity.IdentityReview).DeepCopy()
+	review.Status = identity.IdentityReviewStatus{
 		UserInfo:      info,
 		Authenticator: evidence.Authenticator,
 		ProxySubject:  evidence.ProxySubject,

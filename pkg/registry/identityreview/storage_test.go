@@ -26,9 +26,9 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/authentication"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/pkg/apis/identity"
 )
 
 var alice = &user.DefaultInfo{
@@ -92,9 +92,9 @@ func storage(t *testing.T) rest.Creater {
 
 // TestCreate: the answer is what the server saw, and nothing that the client claims.
 func TestCreate(t *testing.T) {
-	request := &workshop.IdentityReview{
+	request := &identity.IdentityReview{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
-		Status: workshop.IdentityReviewStatus{
+		Status: identity.IdentityReviewStatus{
 			UserInfo: &authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}, Authenticator: "Trust me", ProxySubject: "CN=x",
 		},
 	}
@@ -104,7 +104,7 @@ func TestCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &workshop.IdentityReview{ObjectMeta: sent.ObjectMeta, Status: workshop.IdentityReviewStatus{
+	want := &identity.IdentityReview{ObjectMeta: sent.ObjectMeta, Status: identity.IdentityReviewStatus{
 		UserInfo: &authenticationv1.UserInfo{
 			Username: "alice", UID: "42", Groups: []string{"makers", "system:authenticated"},
 			Extra: map[string]authenticationv1.ExtraValue{"example.com/team": {"a", "b"}},
@@ -136,7 +136,7 @@ func TestCreateErrors(t *testing.T) {
 			func(err error) bool { return errors.Is(err, refused) }, "admission says no"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := storage(t).Create(tc.ctx, &workshop.IdentityReview{}, tc.validate, &metav1.CreateOptions{})
+			got, err := storage(t).Create(tc.ctx, &identity.IdentityReview{}, tc.validate, &metav1.CreateOptions{})
 			if got != nil || !tc.check(err) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v and error %v, want no answer and an error with %q", got, err, tc.want)
 			}

@@ -22,13 +22,14 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"example.com/extension-apiserver/pkg/apis/workshop"
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
 	"example.com/extension-apiserver/pkg/registry/strategy"
+	"example.com/extension-apiserver/test/fixture/api"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // group is that of the requests; its versions are only names here.
-const group = workshop.GroupName
+const group = api.GroupName
 
 // rules are those of the main resource: an update of the purpose passes.
 type rules struct {
@@ -84,22 +85,22 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
 	AddScaleToScheme(scheme)
-	r.Base = strategy.New(scheme, workshop.GroupName)
-	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(install.StorageVersion()))
+	r.Base = strategy.New(scheme, api.GroupName)
+	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))
 	config.Transport.ServerList = []string{endpoint}
 	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &workshop.Gadget{} },
-		NewListFunc:               func() runtime.Object { return &workshop.GadgetList{} },
-		DefaultQualifiedResource:  workshop.Resource("gadgets"),
-		SingularQualifiedResource: workshop.Resource("gadget"),
+		NewFunc:                   func() runtime.Object { return &api.Item{} },
+		NewListFunc:               func() runtime.Object { return &api.ItemList{} },
+		DefaultQualifiedResource:  api.Resource("items"),
+		SingularQualifiedResource: api.Resource("item"),
 		CreateStrategy:            r,
 		UpdateStrategy:            r,
 		DeleteStrategy:            r,
 		ResetFieldsStrategy:       r,
-		TableConvertor:            rest.NewDefaultTableConvertor(workshop.Resource("gadgets")),
+		TableConvertor:            rest.NewDefaultTableConvertor(api.Resource("items")),
 	}
 	options := generic.RESTOptions{
-		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage, ResourcePrefix: "gadgets",
+		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage, ResourcePrefix: "items",
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options}); err != nil {
 		t.Fatal(err)
@@ -113,32 +114,32 @@ func in(t *testing.T, version string) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone)
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Verb: "update", APIGroup: group, APIVersion: version, Resource: "gadgets",
+		IsResourceRequest: true, Verb: "update", APIGroup: group, APIVersion: version, Resource: "items",
 	})
 }
 
-// create stores a gadget of precision 2, with the owners of its fields.
-func create(t *testing.T, store *genericregistry.Store, name string, owners ...metav1.ManagedFieldsEntry) *workshop.Gadget {
+// create stores a item of precision 2, with the owners of its fields.
+func create(t *testing.T, store *genericregistry.Store, name string, owners ...metav1.ManagedFieldsEntry) *api.Item {
 	t.Helper()
-	gadget := &workshop.Gadget{
+	item := &api.Item{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}, ManagedFields: owners},
-		Spec:       workshop.GadgetSpec{Purpose: "measures", Precision: new(int32(2))},
+		Spec:       api.ItemSpec{Purpose: "measures", Precision: new(int32(2))},
 	}
-	obj, err := store.Create(in(t, "v1"), gadget, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	obj, err := store.Create(in(t, "v1"), item, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*workshop.Gadget)
+	return obj.(*api.Item)
 }
 
-// get returns the gadget as it is stored.
-func get(t *testing.T, store *genericregistry.Store, name string) *workshop.Gadget {
+// get returns the item as it is stored.
+func get(t *testing.T, store *genericregistry.Store, name string) *api.Item {
 	t.Helper()
 	obj, err := store.Get(in(t, "v1"), name, &metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*workshop.Gadget)
+	return obj.(*api.Item)
 }
 
 // change is a request that gets the object (the scale) and returns it changed, as a patch does.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -37,7 +37,7 @@ func main() {
 	var f flags
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
-	flag.IntVar(&f.widgets, "widgets", 0, "Create so many copies of manifests/samples/widget.yaml in the namespace default first.")
+	flag.IntVar(&f.widgets, "widgets", 0, "Create so many copies of sample/objects/widget.yaml in the namespace default first.")
 	flag.DurationVar(&f.measure, "measure", -1, "Leave everything idle for so long, print the memory of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -74,9 +74,9 @@ func run(ctx context.Context, f flags) (err error) {
 In another terminal:
 
   export KUBECONFIG=%s PATH=%s:$PATH
-  kubectl apply -f manifests/samples/widget.yaml
+  kubectl apply -f sample/objects/widget.yaml
   kubectl get widgets -A -w
-  kubectl create -f manifests/samples/identityreview.yaml -o yaml
+  kubectl create -f sample/objects/identityreview.yaml -o yaml
 
 Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
 `, abs(kubeconfig), abs(filepath.Join("bin", env.Minor)))
@@ -117,7 +117,7 @@ func createWidgets(ctx context.Context, e *env.Environment, n int) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile("manifests/samples/widget.yaml")
+	data, err := os.ReadFile("sample/objects/widget.yaml")
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/pkg/apis/identity"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -38,9 +39,9 @@ func anybody(t *testing.T) {
 }
 
 // seen is what our server saw of a caller.
-func seen(t *testing.T, answer []byte) v1.IdentityReviewStatus {
+func seen(t *testing.T, answer []byte) identity.IdentityReviewStatus {
 	t.Helper()
-	var review v1.IdentityReview
+	var review identity.IdentityReview
 	if err := json.Unmarshal(answer, &review); err != nil || review.Status.UserInfo == nil {
 		t.Fatalf("no identity (%v) in %s", err, answer)
 	}

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // TestS07Space: a name with a space at its end is another name. It arrives whole in HTTP/2, in which kube-apiserver passes requests on.
@@ -46,7 +46,7 @@ func TestS07Space(t *testing.T) {
 	}
 }
 
-// spaced has a certificate that pkg/certs does not make.
+// spaced has a certificate that internal/certs does not make.
 func spaced(t *testing.T, name, group string) *rest.Config {
 	t.Helper()
 	dir := filepath.Join(shared.PKI(), "client-ca")

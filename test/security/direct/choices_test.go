@@ -11,7 +11,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // TestS11WeakTrust: a front proxy of any name, or one whose CA signs users too, is rejected, unless

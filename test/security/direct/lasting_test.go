@@ -15,7 +15,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 const (

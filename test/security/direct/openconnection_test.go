@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // oneConnection is a transport that connects once; a second attempt fails. Requests on it are those of a connection that was open

@@ -22,8 +22,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	v1 "example.com/extension-apiserver/pkg/apis/workshop/v1"
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/test/env"
 )
 
@@ -99,7 +99,7 @@ func (a answer) want(t *testing.T, what string, status int) {
 const reviewBody = `{"apiVersion":"workshop.example.com/v1","kind":"IdentityReview"}`
 
 // review creates an IdentityReview and returns whom our server takes the caller for; nil if it refuses.
-func (s *server) review(t *testing.T, cert *tls.Certificate, header http.Header) (*v1.IdentityReviewStatus, answer) {
+func (s *server) review(t *testing.T, cert *tls.Certificate, header http.Header) (*identity.IdentityReviewStatus, answer) {
 	t.Helper()
 	got := s.try(cert, http.MethodPost, whoami, header, reviewBody)
 	if got.status != http.StatusCreated {
@@ -108,9 +108,9 @@ func (s *server) review(t *testing.T, cert *tls.Certificate, header http.Header)
 	return parseReview(t, got.body), got
 }
 
-func parseReview(t *testing.T, body string) *v1.IdentityReviewStatus {
+func parseReview(t *testing.T, body string) *identity.IdentityReviewStatus {
 	t.Helper()
-	var review v1.IdentityReview
+	var review identity.IdentityReview
 	if err := json.Unmarshal([]byte(body), &review); err != nil || review.Status.UserInfo == nil {
 		t.Fatalf("IdentityReview: %v in %s", err, body)
 	}

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"example.com/extension-apiserver/pkg/certs"
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // TestS09UID: the UID's header counts if the cluster says so, by naming it in the ConfigMap (KEP-4862). A kube-apiserver that

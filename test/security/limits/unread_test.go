@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/extension-apiserver/pkg/apis/workshop/install"
+	"example.com/extension-apiserver/sample/install"
 )
 
 var gadgets = install.StorageVersion().WithResource("gadgets")

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authentication
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+
+	"example.com/extension-apiserver/internal/frontproxy"
+)
+
+// healthPaths answer without credentials: kubelet's probes have none. They disclose the names of the checks at most.
+var healthPaths = []apiserver.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}}
+
+// Sources are where trust comes from. The first two and the status are required.
+type Sources struct {
+	// RequestHeader trusts the front proxy: its CA, the names it may have and the headers it sets.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
+	// ClientCA signs the certificates of the cluster's users.
+	ClientCA dynamiccertificates.CAContentProvider
+	// TokenReviews asks kube-apiserver about bearer tokens; nil means that none is accepted.
+	TokenReviews authenticationclient.AuthenticationV1Interface
+	// Status says whether the ConfigMap allows to trust the first two at all.
+	Status func() Status
+}
+
+// Ready returns nil when the front proxy's CA and headers are there. The library loads them through informers and reports
+// ready before those have synced: until then it takes the front proxy for a client without credentials.
+func (s Sources) Ready() error {
+	if err := s.Status().FrontProxy; err != nil {
+		return err
+	}
+	if _, ok := s.RequestHeader.CAContentProvider.VerifyOptions(); !ok {
+		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication")
+	}
+	if len(s.RequestHeader.UsernameHeaders.Value()) == 0 {
+		return fmt.Errorf("no header for the user's name is known: expected requestheader-username-headers in ConfigMap kube-system/extension-apiserver-authentication")
+	}
+	return nil
+}
+
+// Authenticator authenticates requests.
+type Authenticator struct {
+	authenticator.Request
+	proxy  *verifiedProxy
+	status func() Status
+}
+
+// IsFrontProxy returns whether a client that sends these certificates in the handshake is the front
+// proxy, by the trust of this moment.
+func (a *Authenticator) IsFrontProxy(certificates []*x509.Certificate) bool {
+	known, err := a.proxy.verified(certificates)
+	return known && err == nil && a.status().FrontProxy == nil && frontproxy.AllowsName(a.proxy.config.AllowedClientNames.Value(), certificates[0].Subject.CommonName)
+}
+
+// New builds the authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too, but without a
+// way to tell which of its parts accepted a request, and with anonymous requests accepted for every
+// path: the field Anonymous of the options is not read. So the library's parts are put together here
+// in the same order, but for tokens and for the certificate of the front proxy.
+func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (*Authenticator, error) {
+	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.Status == nil {
+		return nil, fmt.Errorf("build authenticator: the front proxy's trust, the client CA and the status of both are all required")
+	}
+	build := func(name string, cfg authenticatorfactory.DelegatingAuthenticatorConfig) (authenticator.Request, error) {
+		a, _, err := cfg.New()
+		if err != nil {
+			return nil, fmt.Errorf("build authenticator %s: %w", name, err)
+		}
+		return record(name, a), nil
+	}
+	users, err := build(ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA})
+	if err != nil {
+		return nil, err
+	}
+	header := sources.RequestHeader
+	proxied := group.NewAuthenticatedGroupAdder(headerrequest.NewDynamic(
+		header.UsernameHeaders, header.UIDHeaders, header.GroupHeaders, header.ExtraHeaderPrefixes))
+	proxy := newVerifiedProxy(header)
+	credentials := []authenticator.Request{&certificates{
+		proxy:   proxy,
+		headers: whileTrusted(func() error { return sources.Status().FrontProxy }, record(RequestHeader, proxied)),
+		users:   whileTrusted(func() error { return sources.Status().Clients }, users),
+	}}
+	if sources.TokenReviews != nil {
+		tokens, err := newTokens(opts, sources.TokenReviews.RESTClient())
+		if err != nil {
+			return nil, err
+		}
+		credentials = append(credentials, record(BearerToken, tokens))
+	}
+	anonymous, err := build(Anonymous, authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// FailOnError: bad credentials are refused, never downgraded to anonymous.
+	return &Authenticator{union.NewFailOnError(union.New(credentials...), anonymous), proxy, sources.Status}, nil
+}
+
+// whileTrusted rejects what next accepts while trusted returns an error. It has no
+// say in other requests.
+func whileTrusted(trusted func() error, next authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		resp, ok, err := next.AuthenticateRequest(req)
+		if err == nil && ok {
+			err = trusted()
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return resp, ok, nil
+	})
+}

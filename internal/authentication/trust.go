@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authentication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/internal/frontproxy"
+)
+
+// Status is what a state of the trust ConfigMap allows; nil means that it does.
+type Status struct {
+	// FrontProxy is why all front-proxy identities are rejected.
+	FrontProxy error
+	// Clients is why all client certificates of users are rejected.
+	Clients error
+}
+
+// Evaluate evaluates the ConfigMap, nil standing for one that does not exist. Tolerated are names
+// of frontproxy.Weaknesses.
+func Evaluate(cm *corev1.ConfigMap, tolerated sets.Set[string]) Status {
+	return statusOf(frontproxy.Evaluate(cm), tolerated)
+}
+
+func statusOf(evaluated frontproxy.Status, tolerated sets.Set[string]) Status {
+	var s Status
+	for _, p := range evaluated.Problems {
+		if !tolerated.Has(p.Weakness) {
+			s.FrontProxy = errors.Join(s.FrontProxy, errorOf(p))
+		}
+	}
+	if p := evaluated.ClientCAProblem; p != nil {
+		s.Clients = errorOf(*p)
+	}
+	return s
+}
+
+func errorOf(p frontproxy.Problem) error {
+	text := p.String()
+	if p.Weakness != "" {
+		text += ", or accept it with --front-proxy-tolerate=" + p.Weakness
+	}
+	return errors.New(text)
+}
+
+// Trust follows the ConfigMap. The library follows it too, but keeps what it read last when the
+// ConfigMap is deleted or does not parse (https://issues.k8s.io/140130), and accepts weak trust.
+type Trust struct {
+	informer cache.SharedIndexInformer
+	status   atomic.Pointer[Status]
+}
+
+// NewTrust follows the ConfigMap from when Run is called.
+func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, error) {
+	t := &Trust{informer: coreinformers.NewFilteredConfigMapInformer(client, frontproxy.Namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, frontproxy.ConfigMapName).String()
+	})}
+	unread := fmt.Errorf("ConfigMap %s/%s was not read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
+	t.status.Store(&Status{unread, unread})
+	evaluate := func(cm *corev1.ConfigMap) {
+		evaluated := frontproxy.Evaluate(cm)
+		s := statusOf(evaluated, tolerated)
+		t.status.Store(&s)
+		if s.FrontProxy != nil {
+			klog.ErrorS(s.FrontProxy, "All front-proxy identities are rejected")
+		}
+		if other := otherHeaders(evaluated); len(other) > 0 {
+			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver passes the usual ones of its clients on "+
+				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys", strings.Join(other, ", "))
+		}
+		if len(tolerated) > 0 {
+			klog.InfoS("WARNING: weak trust in the front proxy is tolerated", "weaknesses", strings.Join(sets.List(tolerated), ", "))
+		}
+	}
+	_, err := t.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { evaluate(obj.(*corev1.ConfigMap)) },
+		UpdateFunc: func(_, obj any) { evaluate(obj.(*corev1.ConfigMap)) },
+		DeleteFunc: func(any) { evaluate(nil) },
+	})
+	return t, err
+}
+
+// otherHeaders returns the keys of the ConfigMap that do not name the headers that every kube-apiserver has by default.
+func otherHeaders(s frontproxy.Status) []string {
+	var keys []string
+	for _, header := range []struct {
+		key   string
+		names []string
+		usual string
+	}{
+		{frontproxy.ExtraHeaderPrefixesKey, s.ExtraHeaderPrefixes, "X-Remote-Extra-"},
+		{frontproxy.GroupHeadersKey, s.GroupHeaders, "X-Remote-Group"},
+		{frontproxy.UsernameHeadersKey, s.UsernameHeaders, "X-Remote-User"},
+	} {
+		if len(header.names) > 0 && !slices.Equal(header.names, []string{header.usual}) {
+			keys = append(keys, header.key)
+		}
+	}
+	return keys
+}
+
+// Run follows until the context ends.
+func (t *Trust) Run(ctx context.Context) { t.informer.Run(ctx.Done()) }
+
+// Status is that of the state that was seen last.
+func (t *Trust) Status() Status { return *t.status.Load() }

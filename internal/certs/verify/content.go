@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// member is one certificate of a target.
+type member struct {
+	cert *x509.Certificate
+	path string // of its file
+	name string // "" for the target's own, else which of the file it is
+	peer bool   // it is in ca.crt: peers trust it
+}
+
+// members returns the certificate itself first, then those sent along, then those in ca.crt.
+func (t *target) members() []member {
+	var out []member
+	for _, f := range []*pemFile{t.cert, t.bundle} {
+		if f == nil {
+			continue
+		}
+		for i, cert := range f.certificates {
+			m := member{cert: cert, path: f.path, peer: f == t.bundle}
+			if cert != t.leaf {
+				m.name = fmt.Sprintf("certificate %d (%s) ", i+1, cert.Subject)
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (m member) found(severity Severity, format string, args ...any) Finding {
+	return Finding{Severity: severity, Object: m.path, Evidence: m.name + fmt.Sprintf(format, args...)}
+}
+
+// dueWithin: certgen init renews its leaves of 90 days at this time, and a year's certificate needs no more either.
+const dueWithin = 30 * 24 * time.Hour
+
+// due tells whether cert should be renewed now: when no more than within is left of it. 0 means 30 days, or a third of
+// its life where that is less.
+func due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
+	if within == 0 {
+		within = min(dueWithin, cert.NotAfter.Sub(certs.RenewAt(cert)))
+	}
+	return cert.NotAfter.Sub(now) <= within
+}
+
+// rotateCA: what trusts only the old CA refuses what the new one signs.
+const rotateCA = "plan its rotation: whoever trusts it must trust its successor before that signs"
+
+func checkValidity(t *target) []Finding {
+	var out []Finding
+	now := t.opts.Now
+	for _, m := range t.members() {
+		severity := Error
+		if m.cert != t.leaf && !t.refusedFor(x509.Expired) {
+			severity = Warning // the verifier found a way without it
+		}
+		switch {
+		case now.After(m.cert.NotAfter):
+			f := m.found(severity, "expired at %s", timeText(m.cert.NotAfter))
+			if m.cert != t.leaf && severity == Warning {
+				f.Fix = "nobody needs it any more; certgen init drops it when it next writes the file"
+			}
+			out = append(out, f)
+		case now.Before(m.cert.NotBefore):
+			f := m.found(severity, "is not valid before %s, and here it is %s", timeText(m.cert.NotBefore), timeText(now))
+			f.Fix = "set the clock of this machine, or of the one that issued it"
+			out = append(out, f)
+		case due(m.cert, now, t.opts.WarnWithin):
+			f := m.found(Warning, "ends at %s, in %s", timeText(m.cert.NotAfter), Left(m.cert.NotAfter.Sub(now)))
+			if m.cert.IsCA {
+				f.Fix = rotateCA
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// hostName is an RFC 1123 name in lower case, perhaps with a wildcard in front.
+var hostName = regexp.MustCompile(`^(\*\.)?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+
+func checkOddNames(t *target) []Finding {
+	var out []Finding
+	odd := func(kind, name string) { out = append(out, found("%s %q", kind, name)...) }
+	if !t.purpose.leaf() {
+		return nil
+	}
+	for _, name := range t.leaf.DNSNames {
+		if _, err := netip.ParseAddr(name); err == nil || !hostName.MatchString(name) {
+			odd("DNS name", name)
+		}
+	}
+	for _, uri := range t.leaf.URIs {
+		odd("URI", uri.String())
+	}
+	for _, address := range t.leaf.EmailAddresses {
+		odd("email address", address)
+	}
+	return out
+}
+
+func checkKeyMatches(t *target) []Finding {
+	if t.key == nil || t.key.key == nil {
+		return nil
+	}
+	public, ok := t.leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	if ok && public.Equal(t.key.key.Public()) {
+		return nil
+	}
+	return found("the key in %s belongs to another certificate", t.key.path)
+}
+
+func checkKeyStrength(t *target) []Finding {
+	var out []Finding
+	for _, m := range t.members() {
+		kind := certs.Describe(m.cert, t.opts.Now).KeyType
+		switch key := m.cert.PublicKey.(type) {
+		case *rsa.PublicKey:
+			if key.N.BitLen() < 2048 { // NIST SP 800-131A
+				out = append(out, m.found(Error, "key %s, expected at least 2048 bits", kind))
+			}
+		case *ecdsa.PublicKey:
+			if key.Params().BitSize < 256 {
+				out = append(out, m.found(Error, "key %s, expected at least P-256", kind))
+			}
+		case ed25519.PublicKey:
+			out = append(out, m.found(Warning, "key %s, which some managed API servers answer with an error", kind))
+		default:
+			out = append(out, m.found(Error, "key %s, expected ECDSA or RSA", kind))
+		}
+	}
+	return out
+}
+
+var oldAlgorithms = []x509.SignatureAlgorithm{
+	x509.MD2WithRSA, x509.MD5WithRSA, x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1,
+}
+
+func checkSignatureAlgorithm(t *target) []Finding {
+	var out []Finding
+	for _, m := range t.members() {
+		if !slices.Contains(oldAlgorithms, m.cert.SignatureAlgorithm) {
+			continue
+		}
+		severity := Error
+		if m.cert.IsCA && m.cert.Issuer.String() == m.cert.Subject.String() {
+			severity = Warning
+		}
+		out = append(out, m.found(severity, "signed with %s", m.cert.SignatureAlgorithm))
+	}
+	return out
+}
+
+func checkLeafIsCA(t *target) []Finding {
+	if t.purpose.leaf() && t.leaf.IsCA {
+		return found("basic constraints CA:TRUE on a certificate for %s", t.purpose)
+	}
+	return nil
+}
+
+// checkAuthority looks at all that must be CAs. A leaf that is trusted by itself, in its own ca.crt, need not be one.
+func checkAuthority(t *target) []Finding {
+	var out []Finding
+	for _, m := range t.members() {
+		if m.cert.Equal(t.leaf) && t.purpose != Authority {
+			continue
+		}
+		if reason := whyNoCA(m.cert); reason != nil {
+			out = append(out, m.found(Error, "%v", reason))
+		}
+	}
+	return out
+}
+
+func whyNoCA(cert *x509.Certificate) error {
+	switch {
+	case !cert.BasicConstraintsValid || !cert.IsCA:
+		return errors.New("is no CA (basic constraints CA:FALSE)")
+	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return errors.New("may not sign certificates (key usages without keyCertSign)")
+	}
+	return nil
+}

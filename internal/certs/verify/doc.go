@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verify checks certificates in files against what their peers will do with them: kube-aggregator with an
+// APIService's caBundle, the request-header authenticator with the front proxy's client certificate, and the server
+// that loads the pair. It also says when certificates end. It reads files, changes none, and knows nothing of
+// Kubernetes' API.
+//
+// Called by cmd/certgen. Calls internal/certs for files and trust bundles, and crypto/x509 for every verdict: whatever
+// crypto/x509 refuses is a finding of severity error.
+//
+// What can be found is one table, in catalogue.go. Other packages make checks of their own with Rule, Check and Run;
+// Finding and Sort are for theirs too.
+package verify

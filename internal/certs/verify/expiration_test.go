@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+const day = 24 * time.Hour
+
+func mustExpire(t *testing.T, now time.Time, paths ...string) *ExpirationReport {
+	t.Helper()
+	r, err := Expirations(paths, ExpirationOptions{WarnWithin: 30 * day, FailWithin: 7 * day, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestExpirationStates(t *testing.T) {
+	f := newFixture(t)
+	dir := filepath.Join(t.TempDir(), "serving")
+	f.write(dir, goodServing(f))
+	for _, tc := range []struct {
+		left     time.Duration
+		want     State
+		failed   bool
+		findings int
+	}{
+		{30*day + time.Second, StateOK, false, 0},
+		{30 * day, StateWarn, false, 1},
+		{7*day + time.Second, StateWarn, false, 1},
+		{7 * day, StateDue, true, 1},
+		{0, StateDue, true, 1},
+		{-time.Second, StateExpired, true, 1},
+		{certs.LeafLifetime + 2*time.Hour, StateError, true, 1}, // before it begins
+	} {
+		r := mustExpire(t, f.serving.Certificate.NotAfter.Add(-tc.left), dir)
+		e := r.Certificates[0]
+		if e.State != tc.want || r.Failed() != tc.failed || len(e.Findings) != tc.findings || e.ResidualTime != int64(tc.left/time.Second) {
+			t.Errorf("%s left: got state %s, failed %t, residual time %d, findings %+v; want %+v", tc.left, e.State, r.Failed(), e.ResidualTime, e.Findings, tc)
+		}
+	}
+	// A threshold of nothing: only an end is worth a word.
+	r, err := Expirations([]string{dir}, ExpirationOptions{Now: f.serving.Certificate.NotAfter.Add(-time.Second)})
+	if err != nil || r.Failed() || len(r.Certificates[0].Findings) > 0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// TestExpirationRotation: two CAs trusted, one of them signing, and its key elsewhere.
+func TestExpirationRotation(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: func() time.Time { return epoch.Add(100*day - certs.CALifetime) }})
+	f.write(filepath.Join(dir, "serving"), pairFiles(f.serving, &old.KeyPair, &f.servingCA.KeyPair))
+	f.write(filepath.Join(dir, "front-proxy-client"), goodClient(f))
+	f.write(filepath.Join(dir, "front-proxy-ca"), pairFiles(&f.clientCA.KeyPair))
+	f.write(filepath.Join(dir, "serving-ca"), pairFiles(&f.servingCA.KeyPair).without(certs.KeyFile))
+	r := mustExpire(t, epoch, dir)
+	var got []string
+	for _, e := range r.Certificates {
+		got = append(got, fmt.Sprintf("%s of %s, external %t, %s", e.Name, e.CAName, e.ExternallyManaged, e.State))
+	}
+	for _, a := range r.Authorities {
+		trust := strings.ReplaceAll(strings.Join(a.TrustedBy, ", "), dir+"/", "")
+		got = append(got, fmt.Sprintf("%s %q issues %d, external %t, trusted by %s, %s", a.Name, a.Role, a.Issues, a.ExternallyManaged, trust, a.State))
+	}
+	want := []string{
+		"front-proxy-client of front-proxy-ca, external false, ok",
+		"serving of serving-ca, external true, ok",
+		`front-proxy-ca "signing" issues 1, external false, trusted by front-proxy-client/ca.crt (1 of 1), ok`,
+		`serving-ca "signing" issues 1, external true, trusted by serving/ca.crt (2 of 2), ok`,
+		`serving/ca.crt "retiring" issues 0, external true, trusted by serving/ca.crt (1 of 2), ok`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if want := (ExpirationSummary{OK: 5}); r.Summary != want {
+		t.Errorf("got %+v, want %+v", r.Summary, want)
+	}
+	// The retiring CA ends first, then the leaves.
+	if want, got := (ExpirationSummary{OK: 2, Expired: 3}), mustExpire(t, epoch.Add(101*day), dir).Summary; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestExpirationMissing: what is not there, or cannot be read, is never "ok".
+func TestExpirationMissing(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	f.write(filepath.Join(dir, "serving"), goodServing(f).without(certs.CertFile))
+	f.write(filepath.Join(dir, "front-proxy-client"), goodClient(f).edit(certs.CertFile, func([]byte) []byte { return []byte("x") }))
+	f.writePlain(dir, files{"sa.key": {Data: f.serving.KeyPEM, Mode: 0o600}})
+	r := mustExpire(t, epoch, filepath.Join(dir, "serving", "tls.key"), dir)
+	// A ca.crt without a certificate beside it is a certificate file of its own; its CA is listed as a CA.
+	if len(r.Certificates) != 2 || r.Summary.Error != 2 || !r.Failed() {
+		t.Fatalf("got %+v, want two errors", r)
+	}
+	if e := r.Certificates[0]; !e.Missing || e.NotAfter != nil || e.Findings[0].ID != "F02" {
+		t.Errorf("got %+v, want it missing", e)
+	}
+	if e := r.Certificates[1]; e.Missing || e.NotAfter != nil || e.Findings[0].ID != "F04" {
+		t.Errorf("got %+v, want it damaged", e)
+	}
+}
+
+// TestExpirationFields holds the names of the JSON fields, ours and kubeadm's.
+func TestExpirationFields(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	f.write(filepath.Join(dir, "serving"), goodServing(f))
+	data, err := json.Marshal(mustExpire(t, epoch.Add(time.Second), dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	certificate := doc["certificates"].([]any)[0].(map[string]any)
+	for _, field := range []string{
+		"name", "source", "uri", "subject", "sans", "serial", "sha256", "notBefore", "notAfter", "residualSeconds", "renewAt", "caName",
+		"caSha256", "keyAlgorithm", "state", "findings", "expirationDate", "residualTime", "missing", "externallyManaged",
+	} {
+		if _, ok := certificate[field]; !ok {
+			t.Errorf("no field %s in %s", field, data)
+		}
+	}
+	want := map[string]any{
+		"expirationDate": "2027-02-19T06:00:00Z", "notAfter": "2027-02-19T06:00:00Z", "residualTime": float64(90*86400 - 1),
+		"uri": "file://" + dir + "/serving/tls.crt", "missing": false, "keyAlgorithm": "ECDSA P-256",
+	}
+	for field, value := range want {
+		if diff := cmp.Diff(value, certificate[field]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", field, diff)
+		}
+	}
+	if doc["kind"] != "ExpirationReport" || doc["generatedAt"] != "2026-11-21T06:00:01Z" {
+		t.Errorf("got %s", data)
+	}
+}
+
+func TestLeft(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		90 * day: "90d", 90*day - 1: "89d", 47 * time.Hour: "47h", 119 * time.Minute: "119m", 0: "0m", -3 * day: "-3d",
+	} {
+		if got := Left(d); got != want {
+			t.Errorf("%s: got %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+func checkKeyMode(t *target) []Finding {
+	if t.key == nil || t.key.err != nil {
+		return nil
+	}
+	f := Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", t.key.mode.Perm()), Fix: "chmod 600 " + t.key.path}
+	switch mode := t.key.mode.Perm(); {
+	case mode&0o027 != 0: // anything for others, or writable by the group
+		return []Finding{f}
+	case mode&0o050 != 0:
+		// A Secret volume with fsGroup looks like this, for a server that does not run as root.
+		f.Severity = Warning
+		f.Fix += ", unless its group has the server's user alone"
+		return []Finding{f}
+	}
+	return nil
+}
+
+func checkReadable(t *target) []Finding {
+	var out []Finding
+	for _, f := range t.files() {
+		if f.err != nil {
+			out = append(out, Finding{Object: f.path, Evidence: f.err.Error()})
+		}
+	}
+	missing := func(name, beside string) {
+		out = append(out, Finding{Object: filepath.Join(filepath.Dir(t.path), name), Evidence: "missing beside " + beside})
+	}
+	switch filepath.Base(t.path) {
+	case certs.CertFile:
+		// The key of a CA may be kept elsewhere; a leaf is of no use without it.
+		if t.key == nil && t.purpose.leaf() {
+			missing(certs.KeyFile, certs.CertFile)
+		}
+	case certs.KeyFile:
+		missing(certs.CertFile, certs.KeyFile)
+	}
+	return out
+}
+
+func checkAtomicLayout(t *target) []Finding {
+	if t.cert != nil && t.key != nil && t.cert != t.key && t.purpose.leaf() && t.cert.plain && t.key.plain {
+		return found("%s and %s are plain files", t.cert.path, t.key.path)
+	}
+	return nil
+}
+
+func checkPEM(t *target) []Finding {
+	var out []Finding
+	for _, f := range t.files() {
+		out = append(out, f.problems...)
+		if f.err != nil || Count(f.problems, Error) > 0 {
+			continue
+		}
+		if f != t.key && len(f.certificates) == 0 {
+			out = append(out, Finding{Object: f.path, Evidence: "no certificate in it"})
+		}
+		if f == t.key && f.key == nil {
+			out = append(out, Finding{Object: f.path, Evidence: "no private key in it"})
+		}
+	}
+	// A key in a file that is handed out, or beside another key, is there by mistake.
+	for _, f := range []*pemFile{t.cert, t.bundle} {
+		if f != nil && f.keyBlocks > 0 && f != t.key {
+			out = append(out, Finding{Object: f.path, Evidence: "a private key in a file for certificates", Fix: "take the key out of it, and replace the key if others got the file"})
+		}
+	}
+	if f := t.key; f != nil && f != t.cert && len(f.certificates) > 0 {
+		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "a certificate in the file of the key"})
+	}
+	return out
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// target is one certificate with what belongs to it: its key, the certificates sent along with it, the CAs that its
+// peers trust.
+type target struct {
+	name    string // of its directory, or of a file that is not tls.crt
+	path    string // of the certificate; of the key when there is none
+	purpose Purpose
+	opts    Options
+
+	cert, key, bundle *pemFile // nil for a file that does not exist
+	leaf              *x509.Certificate
+	seen              certs.Bundle // every CA in any file
+
+	serverName string // of a Serving certificate, "" when it is not known
+	verdict    error  // of the peer's verifier
+	unchecked  bool   // no file holds a CA that could have signed it
+}
+
+// passedOver are the directories into which a CA is moved that is replaced, and in which certgen request keeps a key that has no
+// certificate yet.
+func passedOver(dir string) bool { return certs.IsAside(dir) || filepath.Base(dir) == certs.PendingDir }
+
+// load groups the files below paths by certificate, in the order of the paths, those of a directory by name.
+func load(paths []string, opts Options) ([]*target, error) {
+	var targets []*target
+	var errs []error
+	done := map[string]bool{}
+	for _, path := range paths {
+		files, err := certs.FilesBelow(path)
+		errs = append(errs, err)
+		for _, file := range files {
+			dir := filepath.Dir(file)
+			if passedOver(dir) && filepath.Clean(path) != dir && filepath.Clean(path) != file {
+				continue
+			}
+			if certFile := certificateOf(file); !done[certFile] {
+				done[certFile] = true
+				targets = append(targets, newTarget(certFile, opts))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var seen certs.Bundle
+	for _, t := range targets {
+		for _, f := range t.files() {
+			for _, cert := range f.certificates {
+				if cert.IsCA && !seen.Contains(cert) {
+					seen = append(seen, cert)
+				}
+			}
+		}
+	}
+	for _, t := range targets {
+		t.seen = seen
+		t.verify()
+	}
+	return targets, nil
+}
+
+// keyEndings are those of key files: tls.crt has tls.key, and with cfssl's names a.pem has a-key.pem.
+var keyEndings = []string{"-key.pem", ".key"}
+
+// certificateOf returns the certificate file that a key or a bundle lies beside, or the file itself.
+func certificateOf(file string) string {
+	dir, base := filepath.Split(file)
+	if base == certs.BundleFile && exists(dir+certs.CertFile) {
+		return dir + certs.CertFile
+	}
+	for _, ending := range keyEndings {
+		stem, ok := strings.CutSuffix(file, ending)
+		if !ok {
+			continue
+		}
+		for _, ext := range []string{".crt", ".cert", ".cer", ".pem"} {
+			if exists(stem + ext) {
+				return stem + ext
+			}
+		}
+	}
+	return file
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// newTarget reads the files of one certificate, or of a key without one.
+func newTarget(path string, opts Options) *target {
+	dir, base := filepath.Split(path)
+	stem := strings.TrimSuffix(base, filepath.Ext(base))
+	t := &target{name: stem, path: path, opts: opts, purpose: Any}
+	if base == certs.CertFile || base == certs.KeyFile {
+		// The name of a directory given as "." is known to the file system only.
+		if abs, err := filepath.Abs(dir); err == nil {
+			t.name = filepath.Base(abs)
+		}
+		t.bundle = readFile(dir + certs.BundleFile)
+	}
+	f := readFile(path)
+	if f != nil && len(f.certificates) == 0 && (f.keyBlocks > 0 || strings.HasSuffix(base, ".key")) {
+		t.key, t.purpose = f, KeyOnly
+		return t
+	}
+	t.cert = f
+	for _, ending := range keyEndings {
+		if t.key == nil {
+			t.key = readFile(strings.TrimSuffix(path, filepath.Ext(path)) + ending)
+		}
+	}
+	if t.key == nil && f != nil && f.keyBlocks > 0 {
+		t.key = f // certificate and key in one file
+	}
+	if f != nil && len(f.certificates) > 0 {
+		t.leaf = f.certificates[0]
+		t.purpose = purposeOf(t.name, t.leaf, opts)
+		if t.purpose == Serving {
+			t.serverName = serverNameOf(t.leaf, opts)
+		}
+	}
+	return t
+}
+
+// files returns the files that are there, each once.
+func (t *target) files() []*pemFile {
+	var out []*pemFile
+	for _, f := range []*pemFile{t.cert, t.key, t.bundle} {
+		if f != nil && !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// verify asks the verifier of the peers. Names are another matter, see checkServerName, so that both can be found wrong.
+func (t *target) verify() {
+	if t.leaf == nil || !t.purpose.leaf() {
+		return
+	}
+	roots, between := t.trusted()
+	if t.unchecked = t.bundle == nil && len(t.issuers(t.leaf)) == 0; t.unchecked {
+		return
+	}
+	_, t.verdict = t.leaf.Verify(x509.VerifyOptions{
+		Roots: roots.Pool(), Intermediates: between.Pool(), CurrentTime: t.opts.Now,
+		KeyUsages: []x509.ExtKeyUsage{t.purpose.usage()},
+	})
+}
+
+// trusted returns what the peers trust, and the CAs that can stand between. Peers trust ca.crt beside the certificate;
+// where there is none, every root that was seen stands for it.
+func (t *target) trusted() (roots, between certs.Bundle) {
+	sent := t.cert.certificates[1:]
+	if t.bundle != nil {
+		return t.bundle.certificates, sent
+	}
+	for _, ca := range t.seen {
+		if bytes.Equal(ca.RawSubject, ca.RawIssuer) {
+			roots = append(roots, ca)
+		} else {
+			between = append(between, ca)
+		}
+	}
+	return roots, slices.Concat(sent, between)
+}
+
+// issuers are the CAs at hand that have the name of cert's issuer and whose key signed it.
+func (t *target) issuers(cert *x509.Certificate) certs.Bundle {
+	roots, between := t.trusted()
+	return slices.DeleteFunc(slices.Concat(roots, between), func(ca *x509.Certificate) bool {
+		return !bytes.Equal(ca.RawSubject, cert.RawIssuer) || cert.CheckSignatureFrom(ca) != nil
+	})
+}
+
+// refusedFor tells whether the verifier's reason is the given one.
+func (t *target) refusedFor(reason x509.InvalidReason) bool {
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](t.verdict)
+	return ok && invalid.Reason == reason
+}

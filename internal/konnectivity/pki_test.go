@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"context"
+	"crypto/x509"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/kubeconfig"
+)
+
+// pki is a directory with every pair, and the kubeconfig of the server, made once.
+var pki = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "konnectivity-pki-")
+	if err != nil {
+		return "", err
+	}
+	if err := newPKI(dir); err != nil {
+		return "", err
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := pki(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func newPKI(dir string) error {
+	ctx := context.Background()
+	if _, err := certs.Init(ctx, certs.InitOptions{
+		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "extension-apiserver", Namespace: "workshop-system"},
+		KonnectivityAgentServerNames: []string{"konnectivity.example.com"},
+	}); err != nil {
+		return err
+	}
+	users, err := certs.NewCA(certs.CAOptions{Name: "users-ca", Usage: x509.ExtKeyUsageClientAuth})
+	if err != nil {
+		return err
+	}
+	if err := users.Write(filepath.Join(dir, "users-ca"), nil); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "kubeconfig"), 0o700); err != nil {
+		return err
+	}
+	// Beside the kubeconfig, as the server has nothing else.
+	serverCA := filepath.Join(dir, "kubeconfig", certs.BundleFile)
+	if err := os.WriteFile(serverCA, users.CertPEM, 0o600); err != nil {
+		return err
+	}
+	_, err = kubeconfig.Write(ctx, kubeconfig.Options{
+		Client: certs.ClientOptions{User: "system:konnectivity-server"}, CADir: filepath.Join(dir, "users-ca"), Server: "https://127.0.0.1:6443",
+		ServerCAFile: serverCA, Out: filepath.Join(dir, "kubeconfig", "konnectivity-server.kubeconfig"),
+	})
+	return err
+}
+
+// newSet writes a combination, with the pairs and with the annotations that follow them, into a directory.
+func newSet(t testing.TB, files map[string]string) string {
+	t.Helper()
+	from, err := pki()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "pki"), os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	// The copy has other modes.
+	if err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			err = os.Chmod(path, 0o600) //nolint:gosec // G122: nobody else is in the directory of a test
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		write(t, dir, name, text)
+	}
+	return dir
+}

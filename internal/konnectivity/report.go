@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/manifest"
+)
+
+// Options say what a set is checked against.
+type Options struct {
+	// ClientCAFiles hold the CAs of the cluster's users. None of them may decide who is an agent. The file that kube-apiserver's
+	// --client-ca-file names, and the CAs in kubeconfigs, are known without it where they are among the files.
+	ClientCAFiles []string
+	Now           time.Time
+}
+
+// Report says what was checked and what was found.
+type Report struct {
+	APIVersion  string           `json:"apiVersion"`
+	Kind        string           `json:"kind"` // KonnectivityReport
+	GeneratedAt time.Time        `json:"generatedAt"`
+	Checked     []Part           `json:"checked"`
+	Findings    []verify.Finding `json:"findings"` // the worst first
+	Summary     verify.Summary   `json:"summary"`
+}
+
+// Part is a file or an object that has a role in the set.
+type Part struct {
+	Role   string `json:"role"`   // egress, kube-apiserver, konnectivity-server or konnectivity-agent
+	Object string `json:"object"` // its file, and kind and name
+	Image  string `json:"image,omitempty"`
+}
+
+// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
+func (r *Report) Failed(strict bool) bool {
+	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
+}
+
+// Verify holds the set in a directory against all rules. The directory holds manifests (*.yaml, *.yml, *.json) anywhere below it, rendered,
+// and the pairs under the names that certgen init gives them (konnectivity-agent-server/tls.crt): a file that a manifest names
+// is found by the last two parts of its path. What is wrong with the set is a finding; an error is a directory that cannot be
+// read or holds no manifests, or a file of CAs that cannot be read.
+func Verify(dir string, opts Options) (*Report, error) {
+	s, err := load(dir, opts.Now)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range opts.ClientCAFiles {
+		b, err := manifest.ReadBundle(file, opts.Now)
+		if err != nil {
+			return nil, err
+		}
+		s.clientCAs = append(s.clientCAs, b...)
+	}
+	findings := append(verify.Run(rules, s, dir), s.pairFindings()...)
+	r := &Report{
+		APIVersion: certs.APIVersion, Kind: "KonnectivityReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second),
+		Checked: s.parts(), Findings: append([]verify.Finding{}, verify.Sort(findings)...),
+	}
+	r.Summary = verify.Summary{
+		Checked: len(r.Checked), Errors: verify.Count(r.Findings, verify.Error),
+		Warnings: verify.Count(r.Findings, verify.Warning), Infos: verify.Count(r.Findings, verify.Info),
+	}
+	return r, nil
+}
+
+func (s *set) parts() []Part {
+	out := []Part{}
+	if e, err := s.egress(); err == nil {
+		out = append(out, Part{Role: "egress", Object: e.where})
+	}
+	for _, group := range []struct {
+		role     string
+		programs []*program
+	}{{apiServerName, s.apiServers}, {serverName, s.servers}, {agentName, s.agents}} {
+		for _, p := range group.programs {
+			out = append(out, Part{Role: group.role, Object: p.String(), Image: p.container.Image})
+		}
+	}
+	return out
+}

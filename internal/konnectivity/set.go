@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// set is what a directory holds.
+type set struct {
+	dir       string
+	now       time.Time
+	clientCAs certs.Bundle // that the caller named
+
+	objects  []object
+	egresses []egressFile
+	files    []string // all that are no manifests
+	unread   []unread
+
+	servers, agents, apiServers []*program
+}
+
+// object is a decoded object of a manifest.
+type object struct {
+	file  string
+	value any // a pointer to a type of k8s.io/api or kube-aggregator
+}
+
+// egressFile is an EgressSelectorConfiguration, in a file of its own or in a ConfigMap.
+type egressFile struct {
+	where string // for findings
+	name  string // of the file, by which kube-apiserver's flag names it
+	data  []byte
+}
+
+// unread is a part that could not be decoded.
+type unread struct {
+	where  string
+	reason error
+}
+
+// load reads the manifests (*.yaml, *.yml, *.json) and lists the other files in dir and all below it. Names that begin with ".." hold
+// the same again, see certs.WriteFiles. It fails if dir cannot be read or holds no manifest.
+func load(dir string, now time.Time) (*set, error) {
+	s := &set{dir: dir, now: now}
+	if info, err := os.Stat(dir); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("expected a directory with manifests and certificates, found the file %s", dir)
+	}
+	manifests := 0
+	// With a separator at its end, a symlink is the directory to which it leads.
+	root := filepath.Clean(dir) + string(filepath.Separator)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path != root && entry.IsDir() && (strings.HasPrefix(entry.Name(), "..") || certs.IsAside(path)) {
+			return fs.SkipDir
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+			s.files = append(s.files, path)
+			return nil
+		}
+		manifests++
+		data, err := os.ReadFile(path) //nolint:gosec // G122: who can change the directory can change the set
+		if err != nil {
+			return err
+		}
+		s.decode(path, data)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if manifests == 0 {
+		return nil, fmt.Errorf("expected manifests in %s, found no file *.yaml; render them into it: kubectl kustomize konnectivity/agents/base", dir)
+	}
+	s.findPrograms()
+	return s, nil
+}
+
+// all returns the objects of one type.
+func all[T any](s *set) []T {
+	var out []T
+	for _, o := range s.objects {
+		if v, ok := o.value.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// file finds the file that a program will find under a path, by the last two parts of the path: the directory of a pair, as certgen
+// init names it, and the file in it. It returns "" when there is none.
+func (s *set) file(path string) string {
+	want := string(filepath.Separator) + filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
+	for _, f := range s.files {
+		if abs, err := filepath.Abs(f); err == nil && strings.HasSuffix(abs, want) {
+			return f
+		}
+	}
+	return ""
+}
+
+// bundle reads the certificates in the file of a path. nil stands for a file that is missing or cannot be parsed; checkPeers says so.
+func (s *set) bundle(path string) certs.Bundle {
+	b, err := s.readBundle(path)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func (s *set) readBundle(path string) (certs.Bundle, error) {
+	file := s.file(path)
+	if file == "" {
+		return nil, fmt.Errorf("expected the file %s in %s, found none that ends with %s",
+			path, s.dir, filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)))
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	b, err := certs.ParseBundle(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return b, nil
+}

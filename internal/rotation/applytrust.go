@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// verifyServing does what kube-aggregator does with the certificates that a server sends.
+func verifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) error {
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: trust.Pool(), Intermediates: chain[1:].Pool(), DNSName: s.ServerName(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+// verdictOnly is what is left to do where cert-manager keeps the caBundle: say whether it vouches for our certificate.
+func verdictOnly(changes []caBundleChange, src *source, now time.Time) error {
+	var errs []error
+	for _, change := range changes {
+		a := change.before
+		if injectedBy(a) == "" {
+			continue
+		}
+		if verifyServing(src.chain, lenient(a.Spec.CABundle), src.service, now) != nil {
+			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that cert-manager keeps does not vouch for %s",
+				a.Name, filepath.Join(src.dir, certs.CertFile)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refuseBreaking refuses what can interrupt a running API: to distrust a CA whose certificates may be served, and to
+// serve a certificate that is not trusted yet. A rotation does both in steps.
+func (c *Cluster) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, src *source) error {
+	var errs []error
+	for _, change := range changes {
+		a := change.before
+		trusted := lenient(a.Spec.CABundle).Merge(c.now())
+		if change.reason == "" || len(trusted) == 0 || a.Spec.InsecureSkipTLSVerify {
+			continue // nothing that works now can break
+		}
+		for _, ca := range trusted {
+			if !src.bundle.Contains(ca) {
+				errs = append(errs, fmt.Errorf("APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be refused; "+
+					"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject, certs.Fingerprint(ca), filepath.Join(src.dir, certs.BundleFile)))
+			}
+		}
+		if stored == nil {
+			continue
+		}
+		if leaves := lenient(stored.Data[corev1.TLSCertKey]); len(leaves) > 0 && !leaves[0].Equal(src.chain[0]) && verifyServing(src.chain, trusted, src.service, c.now()) != nil {
+			errs = append(errs, fmt.Errorf("APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret changes; "+
+				"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, and apply again, or allow it with --replace-trust",
+				a.Name, filepath.Join(src.dir, certs.CertFile)))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// TestBlocked stops rotations at what cannot be seen, mends that, and runs them to their end. Users get answers all
+// the time.
+func TestBlocked(t *testing.T) {
+	failing := func(f *fakeCluster, when func() bool) {
+		f.failAnswer = func() error {
+			if when() {
+				return errors.New("503 service unavailable")
+			}
+			return nil
+		}
+	}
+	for _, tc := range []struct {
+		name, rotation, step, missing string
+		tookBack, waits               bool
+		fault                         func(f *fakeCluster)
+	}{
+		{"an endpoint does not reload", Serving, "switch", "endpoint 10.0.0.1:443 serves the certificate", false, true,
+			func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) }},
+		{"a kube-apiserver does not see the caBundle", ServingCA, "trust", "has an older version", false, true,
+			func(f *fakeCluster) { f.unseen = true }},
+		{"no answers with the new serving CA alone", ServingCA, "distrust", "503", true, false,
+			func(f *fakeCluster) { failing(f, func() bool { return len(f.second) == 1 && f.version > 2 }) }},
+		{"an endpoint does not see the new proxy CA", FrontProxyCA, "trust", "expected the certificate", false, true,
+			func(f *fakeCluster) { f.probe = NotTrusted }},
+		{"an endpoint takes the proxy for a user", FrontProxyCA, "trust", "found AsUser", false, false,
+			func(f *fakeCluster) { f.probe = AsUser }},
+		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap", "held the CA CN=front-proxy-ca", true, true,
+			func(f *fakeCluster) { f.foreignCA = f.cert(certs.FrontProxyCADir) }},
+		{"no answers with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
+			func(f *fakeCluster) {
+				failing(f, func() bool { s := f.state(); return s != nil && s.Steps[len(s.Steps)-1].Name == "distrust-files" })
+			}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFake(t)
+			b := f.before()
+			tc.fault(f)
+			began := f.now
+			_, err := Run(t.Context(), f.options(tc.rotation))
+			blocked, ok := errors.AsType[*BlockedError](err)
+			if !ok {
+				t.Fatalf("got %v, want a BlockedError", err)
+			}
+			if blocked.Step != tc.step || !strings.Contains(blocked.Missing.Error(), tc.missing) || blocked.TookBack != tc.tookBack {
+				t.Errorf("blocked at %s, took back %t: %v; want %s, %t, %q", blocked.Step, blocked.TookBack, blocked.Missing, tc.step, tc.tookBack, tc.missing)
+			}
+			if waited := blocked.Waited > 0; waited != tc.waits {
+				t.Errorf("waited %s in all %s, want waiting: %t", blocked.Waited, f.now.Sub(began), tc.waits)
+			}
+			if s := f.state(); !s.Unfinished() || s.Blocked == "" {
+				t.Errorf("the record does not say that it is blocked: %s", f.stateText())
+			}
+			f.mustAnswer()
+
+			f.stuckLeaf, f.unseen, f.probe, f.foreignCA, f.failAnswer = nil, false, "", nil, nil
+			if _, err := Run(t.Context(), f.options(tc.rotation)); err != nil {
+				t.Fatalf("after it was mended: %v", err)
+			}
+			f.checkEnd(b, tc.rotation)
+		})
+	}
+}
+
+// TestNotDistrustedWhileServed: an endpoint that serves the old certificate again keeps the old CA trusted. Users get answers
+// after every single write, see fakeCluster.
+func TestNotDistrustedWhileServed(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	opts := f.options(ServingCA)
+	opts.Progress = func(e Event) {
+		if e.Step == "switch" && e.Type == EventFinished {
+			f.stuckLeaf = b.serving
+		}
+	}
+	_, err := Run(t.Context(), opts)
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "distrust" || !strings.Contains(err.Error(), "serves the certificate") {
+		t.Errorf("got %v, want it blocked at distrust by the endpoint", err)
+	}
+	f.mustAnswer()
+	f.stuckLeaf = nil
+	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, ServingCA)
+}
+
+// TestAbortAfterTakingBack: what was distrusted and taken back can be aborted, since both CAs are trusted again.
+func TestAbortAfterTakingBack(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	f.foreignCA = f.cert(certs.FrontProxyCADir)
+	if _, err := Run(t.Context(), f.options(FrontProxyCA)); err == nil {
+		t.Fatal("want an error")
+	}
+	if _, err := Abort(t.Context(), f.options(FrontProxyCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkAborted(b)
+}
+
+// TestRefusedBeforeItBegins leaves no record, so that anything else may begin.
+func TestRefusedBeforeItBegins(t *testing.T) {
+	for _, tc := range []struct {
+		name, rotation, want string
+		fault                func(f *fakeCluster)
+	}{
+		{"another Service", Serving, "expected a certificate for other.demo.svc", nil},
+		{"no CA key", Serving, "expected the CA's key, found none", func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
+		{"no serving pair", ServingCA, "read certificate", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
+		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
+		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
+		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {
+			f.users = string(sameKeyCA(f.t, readTestCA(f, certs.FrontProxyCADir)).CertPEM)
+		}},
+		{"a CA of users below the front proxy's", FrontProxyCA, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fakeCluster) {
+			f.users = string(signedPEM(f.t, newTestCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))
+		}},
+		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file", func(f *fakeCluster) { f.users = "PEM" }},
+		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) {
+			ca, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			if err := pair.Write(filepath.Join(f.dir, certs.FrontProxyClientDir), certs.Bundle{f.cert(certs.FrontProxyCADir)}); err != nil {
+				f.t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFake(t)
+			opts := f.options(tc.rotation)
+			if tc.fault == nil {
+				opts.Service.Name = "other"
+			} else {
+				tc.fault(f)
+			}
+			if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			if s := f.state(); s != nil {
+				t.Errorf("it left a record: %s", f.stateText())
+			}
+		})
+	}
+}
+
+func readTestCA(f *fakeCluster, name string) *certs.CA {
+	ca, err := certs.ReadCA(filepath.Join(f.dir, name), func() time.Time { return f.now })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ca
+}
+
+func remove(f *fakeCluster, dir, file string) {
+	if err := os.Remove(filepath.Join(f.dir, dir, file)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestOneRotationAtATime: an unfinished rotation must end before another begins.
+func TestOneRotationAtATime(t *testing.T) {
+	f := newFake(t)
+	f.unseen = true
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil {
+		t.Fatal("want an error")
+	}
+	_, err := Run(t.Context(), f.options(FrontProxyCA))
+	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), "found serving-ca") {
+		t.Errorf("got %v, want a refusal that names serving-ca", err)
+	}
+	if _, err := Abort(t.Context(), newFake(t).options(Serving)); err == nil || !strings.Contains(err.Error(), "found none") {
+		t.Errorf("abort without a rotation: %v", err)
+	}
+}
+
+// TestNoEarlySwitch: a leaf that a live caBundle does not trust is never written.
+func TestNoEarlySwitch(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	opts := f.options(ServingCA)
+	opts.Progress = func(e Event) {
+		if e.Step == "trust" && e.Type == EventFinished {
+			f.caBundle = certs.Bundle{b.servingCA} // somebody wrote over it
+		}
+	}
+	_, err := Run(t.Context(), opts)
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "expected it to trust the new certificate") {
+		t.Fatalf("got %v, want a BlockedError", err)
+	}
+	if !f.cert(certs.ServingDir).Equal(b.serving) {
+		t.Error("the new certificate is in use")
+	}
+	f.mustAnswer()
+	if _, err := Abort(t.Context(), f.options(ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkAborted(b)
+}

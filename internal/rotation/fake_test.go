@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+var service = certs.Service{Name: "widgets", Namespace: "demo"}
+
+// killed is the panic that stands for kill -9: nothing of what would have followed happens.
+type killed struct{}
+
+// fakeCluster is a cluster whose servers and kube-apiservers read their files anew each time. It answers requests only
+// where kube-aggregator and API servers would.
+type fakeCluster struct {
+	t        *testing.T
+	dir      string
+	now      time.Time
+	caBundle certs.Bundle      // of v1
+	second   certs.Bundle      // of v2
+	other    *x509.Certificate // what the second one trusts besides
+	proxies  []string          // the directories of the kube-apiservers
+	version  int
+	trusted  certs.Bundle // of the trust ConfigMap
+	names    string       // allowed ones, JSON
+	users    string       // the CAs of users, PEM
+	// left is how many calls are answered until the process is killed; negative means all.
+	left int
+	// worlds is, for each call, all that outlives the process then; nil means that nobody asks.
+	worlds []string
+	// Faults.
+	stuckLeaf  *x509.Certificate // what an endpoint serves whatever its file says
+	unseen     bool              // a kube-apiserver does not see changes
+	probe      ProbeResult       // instead of the right one
+	foreignCA  *x509.Certificate // in the file of a kube-apiserver, besides that of dir
+	failAnswer func() error
+	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
+	restarted  certs.Bundle
+	until      time.Time
+	lostAnswer int                                 // of which write the answer is lost, beginning with 1
+	slow       map[string]*loaded                  // kube-apiservers that read changed files a minute later, by directory
+	register   func(*apiregistrationv1.APIService) // what others did to the APIService
+}
+
+var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// initialized is a directory as certs.Init makes it. Each test gets a copy: to make keys and sync files takes longer.
+var initialized = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rotation-")
+	if err != nil {
+		return "", err
+	}
+	_, err = certs.Init(context.Background(), certs.InitOptions{Dir: dir, Service: service, Now: func() time.Time { return begin }})
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := initialized(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func newFake(t *testing.T) *fakeCluster {
+	t.Helper()
+	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, left: -1, names: `["front-proxy-client"]`}
+	dir, err := initialized()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(f.dir, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	f.caBundle = certs.Bundle{f.cert(certs.ServingCADir)}
+	f.second = f.caBundle
+	f.proxies = []string{filepath.Join(f.dir, certs.FrontProxyClientDir)}
+	// New keys in the same second would not tell which pair is newer.
+	f.now = f.now.Add(time.Hour)
+	return f
+}
+
+func (f *fakeCluster) cert(name string) *x509.Certificate {
+	cert, err := readCertificate(filepath.Join(f.dir, name))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return cert
+}
+
+// step counts a point at which the process can be killed.
+func (f *fakeCluster) step() {
+	if f.worlds != nil {
+		f.worlds = append(f.worlds, f.world())
+	}
+	if f.left == 0 {
+		panic(killed{})
+	}
+	f.left--
+}
+
+// world is all that outlives the process: files and the cluster.
+func (f *fakeCluster) world() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%x %x %x", f.caBundle.PEM(), f.second.PEM(), f.trusted.PEM())
+	if err := filepath.WalkDir(f.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target, _ := os.Readlink(path)
+		info, err := entry.Info()
+		if err == nil && !entry.IsDir() {
+			fmt.Fprintln(&out, path, target, info.ModTime())
+		}
+		return err
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+	return out.String()
+}
+
+// cuts runs a rotation to its end and returns the calls before which something that outlives the process had changed.
+// To be killed at any other call is the same as to be killed at the one before.
+func cuts(f *fakeCluster, rotation string) []int {
+	t := f.t
+	f.worlds = []string{}
+	if _, err := Run(t.Context(), f.options(rotation)); err != nil {
+		t.Fatal(err)
+	}
+	var out []int
+	for i := range f.worlds {
+		if i == 0 || f.worlds[i] != f.worlds[i-1] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (f *fakeCluster) options(rotation string) Options {
+	return Options{
+		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: time.Hour, Timeout: time.Minute, Settle: 10 * time.Second,
+		Now:      func() time.Time { f.step(); return f.now },
+		Wait:     func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
+		Progress: func(Event) { f.step(); f.mustAnswer() },
+		wrote:    f.step, FrontProxyClientDirs: f.given(),
+	}
+}
+
+// mustAnswer fails the test when users would get no answers.
+func (f *fakeCluster) mustAnswer() {
+	f.t.Helper()
+	if err := f.answers(); err != nil {
+		f.t.Errorf("users get no answers: %v", err)
+	}
+}
+
+func (f *fakeCluster) served() *x509.Certificate {
+	if f.stuckLeaf != nil {
+		return f.stuckLeaf
+	}
+	return f.cert(certs.ServingDir)
+}
+
+func (f *fakeCluster) verify(cert *x509.Certificate, roots certs.Bundle, usage x509.ExtKeyUsage) error {
+	_, err := cert.Verify(x509.VerifyOptions{Roots: roots.Pool(), CurrentTime: f.now, KeyUsages: []x509.ExtKeyUsage{usage}})
+	return err
+}
+
+// answers is what a request through kube-apiserver meets: the serving certificate, then that of the front proxy.
+func (f *fakeCluster) answers() error {
+	for _, bundle := range []certs.Bundle{f.caBundle, f.second} {
+		if err := f.verify(f.served(), bundle, x509.ExtKeyUsageServerAuth); err != nil {
+			return fmt.Errorf("503: %w", err)
+		}
+	}
+	trusted := f.publish()
+	for _, dir := range f.proxies {
+		cert, err := f.inUse(dir)
+		if err != nil {
+			return err
+		}
+		if err := f.verify(cert, trusted, x509.ExtKeyUsageClientAuth); err != nil {
+			return fmt.Errorf("401 to %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// publish is kube-apiserver's controller: it adds and never takes out.
+func (f *fakeCluster) publish() certs.Bundle {
+	var bundle certs.Bundle
+	for _, dir := range f.proxies {
+		bundle = append(bundle, f.bundleIn(dir)...)
+	}
+	if f.now.Before(f.until) {
+		bundle = append(bundle, f.restarted...)
+	}
+	if f.foreignCA != nil {
+		bundle = append(bundle, f.foreignCA)
+	}
+	f.trusted = f.trusted.Merge(f.now, bundle...)
+	return f.trusted
+}
+
+// runUntilKilled is one process. It returns what Run returned, or false when it was killed.
+func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, error), rotation string) (err error, ended bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(killed); !ok {
+				panic(r)
+			}
+		}
+	}()
+	_, err = do(f.t.Context(), f.options(rotation))
+	return err, true
+}
+
+func (f *fakeCluster) state() *State {
+	s, err := ReadState(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+func (f *fakeCluster) stateText() string {
+	data, err := json.MarshalIndent(f.state(), "", " ")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// sameCAs compares as sets.
+func sameCAs(a, b certs.Bundle) bool { return sameSet(a.PEM(), b) }

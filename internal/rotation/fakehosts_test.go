@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// given is nil for the usual one.
+func (f *fakeCluster) given() []string {
+	if len(f.proxies) > 1 {
+		return f.proxies
+	}
+	return nil
+}
+
+// addProxy adds a kube-apiserver with a certificate and a CA file of its own.
+func (f *fakeCluster) addProxy() {
+	f.t.Helper()
+	ca, err := readCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	dir := filepath.Join(f.dir, "host-2")
+	// Its file trusts one more, which no other one knows, and is in an order of its own.
+	other, err := certs.NewCA(certs.CAOptions{Name: "other-front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return begin.Add(time.Minute) }})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := pair.Write(dir, certs.Bundle{other.Certificate, ca.Certificate}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.other, f.proxies = other.Certificate, append(f.proxies, dir)
+}
+
+// loaded is what a kube-apiserver presents, and since when its file holds something else.
+type loaded struct {
+	cert    *x509.Certificate
+	changed time.Time
+}
+
+// inUse is what the kube-apiserver with that directory presents.
+func (f *fakeCluster) inUse(dir string) (*x509.Certificate, error) {
+	cert, err := readCertificate(dir)
+	l := f.slow[dir]
+	switch {
+	case err != nil || l == nil || cert.Equal(l.cert):
+		return cert, err
+	case l.changed.IsZero():
+		l.changed = f.now
+	case f.now.Sub(l.changed) >= time.Minute:
+		*l = loaded{cert: cert}
+	}
+	return l.cert, nil
+}
+
+func (f *fakeCluster) bundleIn(dir string) certs.Bundle {
+	data, err := os.ReadFile(filepath.Join(dir, certs.BundleFile))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	bundle, err := certs.ParseBundle(data)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return bundle
+}
+
+// proxyFiles is, for each host, all that its kube-apiserver reads.
+func (f *fakeCluster) proxyFiles() []string {
+	f.t.Helper()
+	var out []string
+	for _, dir := range f.proxies {
+		all := ""
+		for _, name := range []string{certs.CertFile, certs.KeyFile, certs.BundleFile} {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			all += string(data)
+		}
+		out = append(out, all)
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/frontproxy"
+)
+
+func (f *fakeCluster) apiService(name string, bundle certs.Bundle) apiregistrationv1.APIService {
+	a := apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: strconv.Itoa(f.version)},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Service: &apiregistrationv1.ServiceReference{Name: service.Name, Namespace: service.Namespace}, CABundle: bundle.PEM(),
+		},
+	}
+	if f.register != nil {
+		f.register(&a)
+	}
+	return a
+}
+
+func (f *fakeCluster) APIServices(context.Context, certs.Service) ([]apiregistrationv1.APIService, error) {
+	f.step()
+	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)}, nil
+}
+
+func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, error) {
+	f.step()
+	return []certs.Service{service}, nil
+}
+
+func (f *fakeCluster) Endpoints(context.Context, certs.Service) ([]Endpoint, error) {
+	f.step()
+	return []Endpoint{{Address: "10.0.0.1:443", Ready: true}, {Address: "10.0.0.2:443"}}, nil
+}
+
+func (f *fakeCluster) KubeAPIServers(context.Context) ([]string, error) {
+	f.step()
+	return []string{"https://10.0.1.1", "https://10.0.1.2"}, nil
+}
+
+func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bundle) ([]Served, error) {
+	f.step()
+	leaf := f.served()
+	return []Served{
+		{Endpoint: Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf, Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
+		{Endpoint: Endpoint{Address: "10.0.0.2:443"}, Verdict: errors.New("connection refused")},
+	}, nil
+}
+
+func (f *fakeCluster) ApplyCABundle(_ context.Context, _ certs.Service, bundle certs.Bundle) ([]Applied, error) {
+	f.step()
+	for _, b := range []*certs.Bundle{&f.caBundle, &f.second} {
+		*b, f.version = bundle, f.version+1
+		f.step()
+		f.mustAnswer()
+		if err := f.answerLost(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// answerLost is what a client gets when the connection ends after its write.
+func (f *fakeCluster) answerLost() error {
+	if f.lostAnswer--; f.lostAnswer == 0 {
+		return errors.New("connection reset by peer")
+	}
+	return nil
+}
+
+func (f *fakeCluster) SeenBy(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
+	f.step()
+	if f.unseen {
+		return fmt.Errorf("%s has an older version than %s", kubeAPIServer, a.ResourceVersion)
+	}
+	return nil
+}
+
+func (f *fakeCluster) Answers(context.Context, string, apiregistrationv1.APIService) error {
+	f.step()
+	if f.failAnswer != nil {
+		if err := f.failAnswer(); err != nil {
+			return err
+		}
+	}
+	return f.answers()
+}
+
+func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e Endpoint, _ certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error) {
+	f.step()
+	switch {
+	case !e.Ready:
+		return "", errors.New("connection refused")
+	case f.probe != "":
+		return f.probe, nil
+	case f.verify(proxy.Certificate, f.trusted, x509.ExtKeyUsageClientAuth) != nil:
+		return NotTrusted, nil
+	}
+	return Believed, nil
+}
+
+func (f *fakeCluster) TrustConfigMap(context.Context) (*corev1.ConfigMap, error) {
+	f.step()
+	return &corev1.ConfigMap{Data: map[string]string{
+		frontproxy.CAKey: string(f.publish().PEM()), frontproxy.ClientCAKey: f.users,
+		frontproxy.AllowedNamesKey: f.names, frontproxy.UsernameHeadersKey: `["X-Remote-User"]`,
+	}}, nil
+}
+
+func (f *fakeCluster) DistrustFrontProxyCA(_ context.Context, ca *x509.Certificate) error {
+	f.step()
+	f.trusted = without(f.trusted, ca)
+	f.step()
+	f.mustAnswer()
+	return f.answerLost()
+}

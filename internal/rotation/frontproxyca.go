@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/frontproxy"
+)
+
+// settling is how long the ConfigMap has been without the old CA. It is not recorded: a run that takes the rotation up
+// looks again for as long.
+type settling struct{ since time.Time }
+
+// frontProxyCA replaces the CA of the front proxy: every kube-apiserver publishes both, each API server is asked whether
+// it believes a certificate of the new one, then kube-apiserver's pair changes, then the old CA goes.
+func (p *procedure) frontProxyCA() {
+	p.proxyClient()
+	p.newCA = true
+	p.makeCA = func(_, _ *x509.Certificate) certs.CAOptions {
+		return certs.CAOptions{Name: certs.FrontProxyCADir, Usage: x509.ExtKeyUsageClientAuth}
+	}
+	p.steps = []step{
+		p.stageStep("make a new CA and a client certificate of it with the same name, which nobody trusts or uses yet"),
+		{
+			name: "trust", kind: Trust, hold: true,
+			about: "write both CAs into ca.crt for each kube-apiserver (its --requestheader-client-ca-file); seen when the ConfigMap " +
+				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated API believes a certificate of the new one",
+			do:       func(context.Context) error { return p.rewriteOld(p.bothTrusted) },
+			observed: p.bothProxiesBelieved,
+			undo:     p.trustOldProxyCA,
+			undone:   p.nextProxyDistrusted,
+		},
+		p.switchProxyStep(p.bothTrusted, func() error { return p.writeOld(p.bothTrusted) }),
+		{
+			name: "distrust-files", kind: Distrust,
+			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
+			do:       func(context.Context) error { return p.writeNew(p.onlyNewProxyTrusted) },
+			observed: p.newProxyWorks,
+			undo:     func(context.Context) error { return p.writeNew(p.bothTrusted) },
+		},
+		{
+			name: "distrust-configmap", kind: Distrust,
+			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it does not come back, every endpoint " +
+				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
+			do:       func(context.Context) error { p.settled = settling{}; return nil },
+			observed: p.oldProxyDistrusted,
+		},
+		p.finishStep(),
+	}
+}
+
+func (p *procedure) bothProxiesBelieved(ctx context.Context) error {
+	found, err := p.publishedCAs(ctx)
+	if err != nil {
+		return err
+	}
+	for i, dir := range p.leafDirs {
+		want, err := p.bothTrusted(i)
+		if err != nil {
+			return &stopError{err}
+		}
+		for _, ca := range want {
+			if !found.Contains(ca) {
+				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
+					trustObject, ca.Subject, frontproxy.CAKey, filepath.Join(dir, certs.BundleFile))
+			}
+		}
+	}
+	return p.probe(ctx, p.nextLeaf, Believed)
+}
+
+func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
+	cm, err := p.opts.Observer.TrustConfigMap(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := certs.ParseBundle([]byte(cm.Data[frontproxy.CAKey]))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", trustObject, frontproxy.CAKey, err)
+	}
+	return bundle, nil
+}
+
+// trustOldProxyCA puts the files back as they were. The ConfigMap follows when that is to be seen.
+func (p *procedure) trustOldProxyCA(context.Context) error {
+	p.settled = settling{}
+	return p.restoreOld()
+}
+
+// nextProxyDistrusted takes the new CA out of the ConfigMap again, where kube-apiserver would leave it until it expires.
+func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
+	next, err := p.nextCA()
+	if err != nil {
+		return &stopError{err}
+	}
+	if err := p.takenOut(ctx, next); err != nil {
+		return err
+	}
+	return p.settle(next)
+}
+
+// onlyNewProxyTrusted is bothTrusted without the old CA: other front proxies may have theirs there too.
+func (p *procedure) onlyNewProxyTrusted(i int) (certs.Bundle, error) {
+	both, err := p.bothTrusted(i)
+	if err != nil {
+		return nil, err
+	}
+	old, err := p.oldCA()
+	if err != nil {
+		return nil, err
+	}
+	return without(both, old), nil
+}
+
+func without(bundle certs.Bundle, ca *x509.Certificate) certs.Bundle {
+	var out certs.Bundle
+	for _, cert := range bundle {
+		if !cert.Equal(ca) {
+			out = append(out, cert)
+		}
+	}
+	return out
+}
+
+// newProxyWorks does not wait when there are no answers: users have none then.
+func (p *procedure) newProxyWorks(ctx context.Context) error {
+	if err := p.proxyAnswers(ctx, p.nextLeaf); err != nil {
+		return &stopError{err}
+	}
+	return nil
+}
+
+// takenOut takes a CA out of the ConfigMap whenever it is there: a kube-apiserver that has not read its file again yet puts
+// it back, at the latest within a minute.
+func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
+	published, err := p.publishedCAs(ctx)
+	if err != nil || !published.Contains(ca) {
+		return err
+	}
+	p.settled = settling{}
+	var files []string
+	for _, dir := range p.leafDirs {
+		files = append(files, filepath.Join(dir, certs.BundleFile))
+	}
+	return errors.Join(p.opts.Observer.DistrustFrontProxyCA(ctx, ca),
+		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
+			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read one of %s?",
+			trustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(files, ", ")))
+}
+
+// settle returns nil when the ConfigMap has been without the CA for long enough.
+func (p *procedure) settle(ca *x509.Certificate) error {
+	if p.settled.since.IsZero() {
+		p.settled.since = p.opts.Now()
+	}
+	if left := p.settled.since.Add(p.opts.Settle).Sub(p.opts.Now()); left > 0 {
+		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s", ca.Subject, p.opts.Settle)
+	}
+	return nil
+}
+
+func (p *procedure) oldProxyDistrusted(ctx context.Context) error {
+	old, err := p.oldCA()
+	if err != nil {
+		return &stopError{err}
+	}
+	if err := p.takenOut(ctx, old); err != nil {
+		return err
+	}
+	if err := p.newProxyWorks(ctx); err != nil {
+		return err
+	}
+	if err := p.probe(ctx, p.nextLeaf, Believed); err != nil {
+		return err
+	}
+	if err := p.probe(ctx, p.currentLeaf, NotTrusted); err != nil {
+		return err
+	}
+	return p.settle(old)
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// TestTwoHosts kills the rotations of the front proxy at every write, with two kube-apiservers that read files of their own, and
+// ends them: by another run, and taken back.
+func TestTwoHosts(t *testing.T) {
+	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
+		t.Run(rotation, func(t *testing.T) {
+			t.Parallel()
+			twoHosts := func() *fakeCluster {
+				f := newFake(t)
+				f.addProxy()
+				return f
+			}
+			apart := 0       // times when only one of them had the new certificate
+			tooLate := false // to abort; from then on always
+			for _, cut := range cuts(twoHosts(), rotation) {
+				for _, abort := range []bool{false, true} {
+					if abort && tooLate {
+						continue
+					}
+					f := twoHosts()
+					b, files := f.before(), f.proxyFiles()
+					f.left = cut
+					if err, ended := f.runUntilKilled(Run, rotation); ended {
+						t.Fatalf("cut %d: not killed: %v", cut, err)
+					}
+					f.left = -1
+					f.mustAnswer()
+					if now := f.proxyFiles(); (now[0] == files[0]) != (now[1] == files[1]) {
+						apart++
+					}
+					state := f.state()
+					tooLate = state != nil && late(state)
+					switch {
+					case abort && state.Unfinished() && !tooLate:
+						f.mustAbort(rotation)
+						f.checkAborted(b)
+						if now := f.proxyFiles(); !slices.Equal(now, files) {
+							t.Errorf("the files of the hosts are not as they were, byte for byte")
+						}
+					case abort:
+					case state == nil || state.Unfinished():
+						if _, err := Run(t.Context(), f.options(rotation)); err != nil {
+							t.Fatalf("cut %d: %v", cut, err)
+						}
+						fallthrough
+					default:
+						f.checkEnd(b, rotation)
+						f.sameOnBoth()
+					}
+					if t.Failed() {
+						t.Fatalf("cut %d: %s", cut, f.stateText())
+					}
+				}
+			}
+			if apart == 0 {
+				t.Error("it was never killed between the two hosts")
+			}
+		})
+	}
+}
+
+// late tells whether a rotation cannot be taken back any more.
+func late(s *State) bool {
+	return slices.ContainsFunc(s.Steps, func(r StepState) bool { return strings.HasPrefix(r.Name, "distrust") || r.Name == "finish" })
+}
+
+func (f *fakeCluster) mustAbort(rotation string) {
+	f.t.Helper()
+	if _, err := Abort(f.t.Context(), f.options(rotation)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fakeCluster) sameOnBoth() {
+	f.t.Helper()
+	one, oneErr := readCertificate(f.proxies[0])
+	two, twoErr := readCertificate(f.proxies[1])
+	if err := errors.Join(oneErr, twoErr); err != nil || !one.Equal(two) {
+		f.t.Errorf("the hosts have different certificates: %v", err)
+	}
+}
+
+// TestHostsRefused: what would leave one host behind.
+func TestHostsRefused(t *testing.T) {
+	f := newFake(t)
+	f.addProxy()
+	f.runTo(FrontProxyCA, "trust", EventObserved)
+	opts := f.options(FrontProxyCA)
+	opts.FrontProxyClientDirs = opts.FrontProxyClientDirs[:1]
+	for name, do := range map[string]func() error{
+		"run":   func() error { _, err := Run(t.Context(), opts); return err },
+		"abort": func() error { _, err := Abort(t.Context(), opts); return err },
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "host-2") || !strings.Contains(err.Error(), "give the same again") {
+			t.Errorf("%s with one of two directories: got %v, want both named", name, err)
+		}
+	}
+	f.mustAbort(FrontProxyCA)
+
+	ca, err := readCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.IssueClient(certs.ClientOptions{User: "other-proxy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Write(f.proxies[1], certs.Bundle{ca.Certificate}); err != nil {
+		t.Fatal(err)
+	}
+	f.names = `["front-proxy-client", "other-proxy"]`
+	if _, err := Run(t.Context(), f.options(ProxyClient)); err == nil || !strings.Contains(err.Error(), "expected the subject CN=front-proxy-client") {
+		t.Errorf("certificates of two names: got %v, want it refused", err)
+	}
+}
+
+// TestFirstCASigned: kubeadm takes the first CA of the file for the one that signs front-proxy-client.crt.
+func TestFirstCASigned(t *testing.T) {
+	for _, rotation := range []string{ServingCA, FrontProxyCA} {
+		f := newFake(t)
+		dirs := f.proxies
+		if rotation == ServingCA {
+			dirs = []string{filepath.Join(f.dir, certs.ServingDir)}
+		} else {
+			f.addProxy()
+			dirs = f.proxies
+		}
+		most := 0
+		opts := f.options(rotation)
+		opts.Progress = func(e Event) {
+			for _, dir := range dirs[:1] {
+				leaf, err := readCertificate(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bundle := f.bundleIn(dir)
+				if most = max(most, len(bundle)); leaf.CheckSignatureFrom(bundle[0]) != nil {
+					t.Errorf("%s %s %s: the first of %d CAs in %s did not sign its certificate", rotation, e.Step, e.Type, len(bundle), dir)
+				}
+			}
+		}
+		if _, err := Run(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+		if most != 2 {
+			t.Errorf("%s: there were %d CAs at most, want old and new together", rotation, most)
+		}
+	}
+}
+
+// TestSlowReload: the old CA is distrusted when the last kube-apiserver, too, presents the new certificate.
+func TestSlowReload(t *testing.T) {
+	f := newFake(t)
+	f.addProxy()
+	b := f.before()
+	old, err := readCertificate(f.proxies[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.slow = map[string]*loaded{f.proxies[1]: {cert: old}}
+	if _, err := Run(t.Context(), f.options(FrontProxyCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, FrontProxyCA)
+	if f.slow[f.proxies[1]].cert.Equal(old) {
+		t.Error("the last one presents the old certificate at the end")
+	}
+}
+
+// TestAbortTakesOutOfConfigMap: a kube-apiserver that has not read its file again puts the new CA back. What remains after all
+// is said.
+func TestAbortTakesOutOfConfigMap(t *testing.T) {
+	for name, tc := range map[string]struct {
+		back    time.Duration
+		blocked bool
+	}{"it reads it in time": {30 * time.Second, false}, "it never does": {24 * time.Hour, true}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			b := f.before()
+			f.runTo(FrontProxyCA, "trust", EventObserved)
+			next := without(f.publish(), b.proxyCA)
+			if len(next) != 1 {
+				t.Fatalf("got %d new CAs in the ConfigMap, want 1", len(next))
+			}
+			f.restarted, f.until = next, f.now.Add(tc.back)
+			_, err := Abort(t.Context(), f.options(FrontProxyCA))
+			if !tc.blocked {
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.checkAborted(b)
+				return
+			}
+			_, blocked := errors.AsType[*BlockedError](err)
+			if !blocked || !strings.Contains(err.Error(), certs.Fingerprint(next[0])[:16]) || !strings.Contains(err.Error(), "--abort") {
+				t.Fatalf("got %v, want the CA named that remains, and what to do", err)
+			}
+			f.mustAnswer()
+			f.until = time.Time{}
+			f.mustAbort(FrontProxyCA)
+			f.checkAborted(b)
+		})
+	}
+}
+
+// TestLostAnswers: a write was done and its answer was lost. The rotation stops, and another run ends as if nothing had been.
+func TestLostAnswers(t *testing.T) {
+	for rotation, writes := range map[string]int{ServingCA: 4, FrontProxyCA: 1} {
+		for write := 1; write <= writes; write++ {
+			f := newFake(t)
+			b := f.before()
+			f.lostAnswer = write
+			_, err := Run(t.Context(), f.options(rotation))
+			if rotation == ServingCA {
+				if _, ok := errors.AsType[*BlockedError](err); !ok {
+					t.Fatalf("%s, write %d: got %v, want a BlockedError", rotation, write, err)
+				}
+				f.mustAnswer()
+				_, err = Run(t.Context(), f.options(rotation))
+			}
+			if err != nil {
+				t.Fatalf("%s, write %d: %v", rotation, write, err)
+			}
+			f.checkEnd(b, rotation)
+			if f.lostAnswer > 0 {
+				t.Errorf("%s: there were fewer than %d writes", rotation, write)
+			}
+		}
+	}
+}

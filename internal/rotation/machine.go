@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// machine runs the steps of one rotation and records them.
+type machine struct {
+	opts  Options
+	steps []step
+	state *State
+}
+
+// run takes the rotation to its end from wherever the record says that it is.
+func (m *machine) run(ctx context.Context) error {
+	m.state.Blocked = ""
+	for i := range m.steps {
+		if r := m.record(&m.steps[i]); r != nil && r.FinishedAt != nil {
+			continue
+		}
+		if err := m.runStep(ctx, i); err != nil {
+			return err
+		}
+	}
+	return m.end(Done)
+}
+
+func (m *machine) end(outcome Outcome) error {
+	now := m.opts.Now()
+	m.state.Outcome, m.state.EndedAt = outcome, &now
+	if err := m.state.write(m.opts.Dir); err != nil {
+		return err
+	}
+	m.event(nil, EventEnded, string(outcome))
+	return nil
+}
+
+func (m *machine) record(s *step) *StepState {
+	i := slices.IndexFunc(m.state.Steps, func(r StepState) bool { return r.Name == s.name })
+	if i < 0 {
+		return nil
+	}
+	return &m.state.Steps[i]
+}
+
+// runStep does a step, waits until it is observed, and holds. A step that was observed before is not done again.
+func (m *machine) runStep(ctx context.Context, i int) error {
+	s := &m.steps[i]
+	r := m.record(s)
+	if r == nil {
+		m.state.Steps = append(m.state.Steps, StepState{Name: s.name, StartedAt: m.opts.Now()})
+		r = m.record(s)
+		if err := m.state.write(m.opts.Dir); err != nil {
+			return err
+		}
+		m.event(s, EventStarted, s.about)
+	} else {
+		m.event(s, EventResumed, s.about)
+	}
+	if r.ObservedAt == nil {
+		if err := m.await(ctx, s, s.do, s.observed); err != nil {
+			return m.block(ctx, i, err)
+		}
+		now := m.opts.Now()
+		r.ObservedAt = &now
+		if err := m.state.write(m.opts.Dir); err != nil {
+			return err
+		}
+		m.event(s, EventObserved, "")
+	}
+	if err := m.hold(ctx, s, *r.ObservedAt); err != nil {
+		return err
+	}
+	now := m.opts.Now()
+	r.FinishedAt = &now
+	if err := m.state.write(m.opts.Dir); err != nil {
+		return err
+	}
+	m.event(s, EventFinished, "")
+	return nil
+}
+
+// hold waits what is left of the hold since a step was observed; what was not running meanwhile counts too.
+func (m *machine) hold(ctx context.Context, s *step, since time.Time) error {
+	left := since.Add(m.opts.Hold).Sub(m.opts.Now())
+	if !s.hold || left <= 0 {
+		return nil
+	}
+	m.event(s, EventHolding, "for "+left.Round(time.Second).String())
+	if err := m.opts.Wait(ctx, left); err != nil {
+		return m.interrupted(s, err)
+	}
+	return nil
+}
+
+func (m *machine) interrupted(s *step, err error) error {
+	return fmt.Errorf("rotate %s: step %s: %w; run it again to go on", m.state.Rotation, s.name, err)
+}
+
+// await does something and asks until it is seen everywhere. *BlockedError tells that the time is over, or that a reason
+// came up that waiting does not mend.
+func (m *machine) await(ctx context.Context, s *step, do, seen func(context.Context) error) error {
+	began, said := m.opts.Now(), ""
+	missing := do(ctx)
+	if missing != nil {
+		missing = &stopError{missing}
+	}
+	for {
+		if missing == nil && seen != nil {
+			missing = seen(ctx)
+		}
+		waited := m.opts.Now().Sub(began)
+		switch {
+		case missing == nil:
+			return nil
+		case ctx.Err() != nil:
+			return m.interrupted(s, context.Cause(ctx))
+		case isBroken(missing) || waited >= m.opts.Timeout:
+			return &BlockedError{Rotation: m.state.Rotation, Step: s.name, Waited: waited, Missing: missing}
+		case missing.Error() != said:
+			said = missing.Error()
+			m.event(s, EventWaiting, said)
+		}
+		if err := m.opts.Wait(ctx, m.opts.Poll); err != nil {
+			return m.interrupted(s, err)
+		}
+		missing = nil
+	}
+}
+
+// block records why a step stopped and leaves a safe state: after a step of distrust the old CA is trusted again, all
+// steps of distrust are open, and the rotation can be aborted.
+func (m *machine) block(ctx context.Context, i int, err error) error {
+	blocked, ok := errors.AsType[*BlockedError](err)
+	if !ok {
+		return err
+	}
+	s := &m.steps[i]
+	for ; i >= 0 && m.steps[i].kind == Distrust; i-- {
+		if err := m.undo(ctx, &m.steps[i]); err != nil {
+			return errors.Join(err, blocked)
+		}
+		blocked.TookBack = true
+	}
+	m.state.Blocked = blocked.Error()
+	m.event(s, EventBlocked, blocked.Missing.Error())
+	return errors.Join(m.state.write(m.opts.Dir), blocked)
+}
+
+// undo takes one step back, and takes it out of the record when that is seen.
+func (m *machine) undo(ctx context.Context, s *step) error {
+	if s.undo != nil {
+		if err := m.await(ctx, s, s.undo, s.undone); err != nil {
+			return err
+		}
+	}
+	m.state.Steps = slices.DeleteFunc(m.state.Steps, func(r StepState) bool { return r.Name == s.name })
+	m.event(s, EventUndone, "")
+	return m.state.write(m.opts.Dir)
+}
+
+// abort takes back all steps, the last first, unless the old CA may be distrusted already.
+func (m *machine) abort(ctx context.Context) error {
+	m.state.Blocked = ""
+	for i := range m.steps {
+		if s := &m.steps[i]; m.record(s) != nil && (s.kind == Distrust || s.final) {
+			return &certs.RefusedError{Path: filepath.Join(m.opts.Dir, StateFile), Reason: fmt.Sprintf(
+				"expected a rotation before its step %s, found that this step has begun, after which there is no way back; run the rotation to its end", s.name)}
+		}
+	}
+	for i := range slices.Backward(m.steps) {
+		s := &m.steps[i]
+		if m.record(s) == nil {
+			continue
+		}
+		if err := m.undo(ctx, s); err != nil {
+			m.state.Blocked = err.Error()
+			return errors.Join(m.state.write(m.opts.Dir), err)
+		}
+		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
+		if err := m.hold(ctx, s, m.opts.Now()); err != nil {
+			return err
+		}
+	}
+	return m.end(Aborted)
+}
+
+// event tells what happened; step may be nil.
+func (m *machine) event(s *step, what EventType, message string) {
+	if m.opts.Progress == nil {
+		return
+	}
+	now := m.opts.Now()
+	e := Event{Kind: eventKind, Time: now, Rotation: m.state.Rotation, Type: what, Message: message}
+	since := m.state.StartedAt
+	if s != nil {
+		e.Step, e.StepKind = s.name, s.kind
+		if r := m.record(s); r != nil {
+			since = r.StartedAt
+		}
+	}
+	e.ElapsedSeconds = now.Sub(since).Seconds()
+	m.opts.Progress(e)
+}

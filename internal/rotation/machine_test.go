@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// before is what a rotation must change, or keep.
+type before struct{ servingCA, serving, proxyCA, proxy *x509.Certificate }
+
+func (f *fakeCluster) before() before {
+	return before{f.cert(certs.ServingCADir), f.cert(certs.ServingDir), f.cert(certs.FrontProxyCADir), f.cert(certs.FrontProxyClientDir)}
+}
+
+// changes tells for each pair whether it was replaced.
+func (f *fakeCluster) changes(b before) map[string]bool {
+	now := f.before()
+	return map[string]bool{
+		certs.ServingCADir: !now.servingCA.Equal(b.servingCA), certs.ServingDir: !now.serving.Equal(b.serving),
+		certs.FrontProxyCADir: !now.proxyCA.Equal(b.proxyCA), certs.FrontProxyClientDir: !now.proxy.Equal(b.proxy),
+	}
+}
+
+var changed = map[string]map[string]bool{
+	Serving:      {certs.ServingDir: true, certs.ServingCADir: false, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false},
+	ServingCA:    {certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false},
+	ProxyClient:  {certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: false},
+	FrontProxyCA: {certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: true},
+}
+
+// checkEnd compares everything with what must be at the end of the rotation.
+func (f *fakeCluster) checkEnd(b before, rotation string) {
+	f.t.Helper()
+	if s := f.state(); s == nil || s.Outcome != Done {
+		f.t.Fatalf("the rotation is not done: %s", f.stateText())
+	}
+	if diff := cmp.Diff(changed[rotation], f.changes(b)); diff != "" {
+		f.t.Errorf("replaced pairs (-want +got):\n%s", diff)
+	}
+	servingCA, proxyCA := certs.Bundle{f.cert(certs.ServingCADir)}, certs.Bundle{f.cert(certs.FrontProxyCADir)}
+	if !sameCAs(f.caBundle, servingCA) || !sameCAs(f.second, servingCA) {
+		f.t.Errorf("the caBundles hold %d and %d CAs, want the CA in %s alone", len(f.caBundle), len(f.second), certs.ServingCADir)
+	}
+	published := proxyCA
+	if f.other != nil {
+		published = certs.Bundle{proxyCA[0], f.other}
+		if got := f.bundleIn(f.proxies[1]); rotation == FrontProxyCA && !slices.EqualFunc(got, published, (*x509.Certificate).Equal) {
+			f.t.Errorf("%s holds %d CAs, want the one that signed the certificate, then the other one", f.proxies[1], len(got))
+		}
+	}
+	if !sameCAs(f.publish(), published) {
+		f.t.Errorf("the ConfigMap holds %d CAs, want the CA in %s alone", len(f.trusted), certs.FrontProxyCADir)
+	}
+	for leaf, ca := range map[string]certs.Bundle{certs.ServingDir: servingCA, certs.FrontProxyClientDir: proxyCA} {
+		if _, err := certs.ReadKeyPair(filepath.Join(f.dir, leaf)); err != nil {
+			f.t.Error(err)
+		}
+		data, err := os.ReadFile(filepath.Join(f.dir, leaf, certs.BundleFile))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if bundle, err := certs.ParseBundle(data); err != nil || !sameCAs(bundle, ca) {
+			f.t.Errorf("%s/%s: %v, %d CAs; want its CA alone", leaf, certs.BundleFile, err, len(bundle))
+		}
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, StagingDir)); err == nil {
+		f.t.Errorf("%s is still there, with keys", StagingDir)
+	}
+	old, _ := filepath.Glob(filepath.Join(f.dir, "*.old-*"))
+	want := 0
+	if rotation == ServingCA || rotation == FrontProxyCA {
+		want = 1
+	}
+	if len(old) != want {
+		f.t.Errorf("old CAs %q, want %d", old, want)
+	}
+	f.mustAnswer()
+}
+
+// TestRotations runs each rotation and checks, at each event, that users get answers.
+func TestRotations(t *testing.T) {
+	for _, rotation := range Rotations() {
+		t.Run(rotation, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			b := f.before()
+			var steps []string
+			opts := f.options(rotation)
+			opts.Progress = func(e Event) {
+				f.mustAnswer()
+				if e.Type == EventFinished {
+					steps = append(steps, e.Step)
+				}
+			}
+			began := f.now
+			if _, err := Run(t.Context(), opts); err != nil {
+				t.Fatal(err)
+			}
+			f.checkEnd(b, rotation)
+			plan, err := Plan(rotation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			var holds time.Duration
+			for _, s := range plan {
+				want = append(want, s.Name)
+				if s.Holds {
+					holds += time.Hour
+				}
+			}
+			if rotation == FrontProxyCA {
+				holds += opts.Settle
+			}
+			if diff := cmp.Diff(want, steps); diff != "" {
+				t.Errorf("steps (-plan +done):\n%s", diff)
+			}
+			if took := f.now.Sub(began); took < holds {
+				t.Errorf("it took %s, but the holds alone are %s", took, holds)
+			}
+		})
+	}
+}
+
+// TestKilledAnywhere kills each rotation at each of its calls and events, and runs it again.
+func TestKilledAnywhere(t *testing.T) {
+	for _, rotation := range Rotations() {
+		t.Run(rotation, func(t *testing.T) {
+			t.Parallel()
+			points := cuts(newFake(t), rotation)
+			for _, cut := range points {
+				f := newFake(t)
+				b := f.before()
+				f.left = cut
+				if err, ended := f.runUntilKilled(Run, rotation); ended {
+					t.Fatalf("cut %d: not killed: %v", cut, err)
+				}
+				f.left = -1
+				f.mustAnswer()
+				// What was killed at its very end was done; to run it again would begin the next one.
+				if s := f.state(); s == nil || s.Unfinished() {
+					if _, err := Run(t.Context(), f.options(rotation)); err != nil {
+						t.Fatalf("cut %d: %v", cut, err)
+					}
+				}
+				f.checkEnd(b, rotation)
+				if t.Failed() {
+					t.Fatalf("cut %d: %s", cut, f.stateText())
+				}
+			}
+		})
+	}
+}
+
+// TestKilledAndAborted kills each rotation at each point and aborts it, which is refused once the old CA is distrusted.
+func TestKilledAndAborted(t *testing.T) {
+	for _, rotation := range Rotations() {
+		t.Run(rotation, func(t *testing.T) {
+			t.Parallel()
+			points := cuts(newFake(t), rotation)
+			t.Logf("%d points", len(points))
+			aborted, refused := 0, 0
+			for _, cut := range points {
+				f := newFake(t)
+				b := f.before()
+				f.left = cut
+				_, _ = f.runUntilKilled(Run, rotation)
+				f.left = -1
+				s := f.state()
+				if !s.Unfinished() {
+					continue
+				}
+				_, err := Abort(t.Context(), f.options(rotation))
+				if late(s) {
+					if _, ok := errors.AsType[*certs.RefusedError](err); !ok {
+						t.Fatalf("cut %d: got %v, want a refusal in state %s", cut, err, f.stateText())
+					}
+					refused++
+					continue
+				}
+				if err != nil {
+					t.Fatalf("cut %d: %v", cut, err)
+				}
+				f.checkAborted(b)
+				if aborted++; t.Failed() {
+					t.Fatalf("cut %d: %s", cut, f.stateText())
+				}
+			}
+			if aborted == 0 || refused == 0 {
+				t.Errorf("%d aborted, %d refused, want some of each", aborted, refused)
+			}
+		})
+	}
+}
+
+func (f *fakeCluster) checkAborted(b before) {
+	f.t.Helper()
+	if s := f.state(); s.Outcome != Aborted {
+		f.t.Errorf("outcome %q, want %q", s.Outcome, Aborted)
+	}
+	for name, replaced := range f.changes(b) {
+		if replaced {
+			f.t.Errorf("%s is not the one from before", name)
+		}
+	}
+	published := certs.Bundle{b.proxyCA}
+	if f.other != nil {
+		published = append(published, f.other)
+	}
+	if !sameCAs(f.caBundle, certs.Bundle{b.servingCA}) || !sameCAs(f.second, f.caBundle) || !sameCAs(f.publish(), published) {
+		f.t.Errorf("trust is not as before: %d CAs in the caBundle, %d in the ConfigMap", len(f.caBundle), len(f.trusted))
+	}
+	f.mustAnswer()
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+var maintained = MaintainOptions{Service: liveService, Secret: "s", CASecret: "ca"}
+
+func emptyCASecret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: liveService.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
+}
+
+func secretData(t *testing.T, c *Cluster, name string) map[string][]byte {
+	t.Helper()
+	s, err := c.Core.CoreV1().Secrets(liveService.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Data
+}
+
+func caBundleOf(t *testing.T, c *Cluster) string {
+	t.Helper()
+	a, err := c.Aggregator.ApiregistrationV1().APIServices().Get(t.Context(), "v1.g.example.com", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(a.Spec.CABundle)
+}
+
+// writes lists what was asked of the cluster but to read.
+func writes(c *Cluster) []string {
+	var out []string
+	for _, a := range c.Core.(*fake.Clientset).Actions() {
+		if a.GetVerb() != "get" && a.GetVerb() != "list" {
+			out = append(out, a.GetVerb()+" "+a.GetResource().Resource)
+		}
+	}
+	return out
+}
+
+// TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing is
+// written; when the pair is due, it alone is made anew.
+func TestMaintain(t *testing.T) {
+	c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
+	if _, err := c.Maintain(t.Context(), maintained); err != nil {
+		t.Fatal(err)
+	}
+	ca, pair := secretData(t, c, "ca"), secretData(t, c, "s")
+	if _, err := certs.ParseCA(ca[certs.CertFile], ca[certs.KeyFile], c.Now); err != nil {
+		t.Errorf("CA: %v", err)
+	}
+	if diff := cmp.Diff(string(ca[certs.CertFile]), string(pair[certs.BundleFile])); diff != "" || caBundleOf(t, c) != string(ca[certs.CertFile]) {
+		t.Errorf("ca.crt of the pair, and caBundle %q, want the CA (-want +got):\n%s", caBundleOf(t, c), diff)
+	}
+	if strings.Contains(string(pair[certs.KeyFile]), string(ca[certs.KeyFile])) {
+		t.Error("the key of the CA is in the Secret of the pair")
+	}
+	// The CA is stored before anything trusts it.
+	if diff := cmp.Diff([]string{"update secrets", "patch secrets", "patch secrets"}, writes(c)); diff != "" {
+		t.Errorf("writes, the first patch being a dry run (-want +got):\n%s", diff)
+	}
+
+	before := len(writes(c))
+	report, err := c.Maintain(t.Context(), maintained)
+	if err != nil || len(writes(c)) != before || report.Pairs[0].Action != certs.Kept || report.Pairs[1].Action != certs.Kept {
+		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
+	}
+
+	c.Now = func() time.Time { return liveNow.Add(61 * 24 * time.Hour) }
+	report, err = c.Maintain(t.Context(), maintained)
+	if err != nil || report.Pairs[0].Action != certs.Kept || report.Pairs[1].Action != certs.Replaced {
+		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
+	}
+	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) || cmp.Diff(ca, secretData(t, c, "ca")) != "" {
+		t.Error("when the pair is due: want another pair and the same CA")
+	}
+}
+
+// TestMaintainTwiceAtOnce: the one that comes second to store a CA takes that of the first.
+func TestMaintainTwiceAtOnce(t *testing.T) {
+	first := newTestCA(t, "first", x509.ExtKeyUsageServerAuth)
+	keyPEM, err := certs.EncodePrivateKey(first.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := emptyCASecret()
+	stored.Data = map[string][]byte{certs.CertFile: first.CertPEM, certs.KeyFile: keyPEM}
+	c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
+	core := c.Core.(*fake.Clientset)
+	once := true
+	core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		if !once {
+			return false, nil, nil
+		}
+		once = false
+		if err := core.Tracker().Update(action.GetResource(), stored, stored.Namespace); err != nil {
+			t.Error(err)
+		}
+		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
+	})
+	if _, err := c.Maintain(t.Context(), maintained); err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string]string{
+		"CA": string(secretData(t, c, "ca")[certs.CertFile]), "pair's CA": string(secretData(t, c, "s")[certs.BundleFile]), "caBundle": caBundleOf(t, c),
+	} {
+		if got != string(first.CertPEM) {
+			t.Errorf("%s:\n%s\nwant that of the first:\n%s", what, got, first.CertPEM)
+		}
+	}
+}
+
+// TestMaintainRefuses: what needs a person, and changes nothing.
+func TestMaintainRefuses(t *testing.T) {
+	other := newTestCA(t, "other", x509.ExtKeyUsageServerAuth)
+	withoutKey := emptyCASecret()
+	withoutKey.Data = map[string][]byte{certs.CertFile: other.CertPEM}
+	broken := emptyCASecret()
+	broken.Data = map[string][]byte{certs.CertFile: []byte("x"), certs.KeyFile: []byte("y")}
+	for name, tc := range map[string]struct {
+		secret   *corev1.Secret
+		caBundle []byte
+		want     string
+	}{
+		"no Secret for the CA":    {nil, nil, "kubectl create secret generic ca --namespace demo"},
+		"a trusted CA, lost":      {emptyCASecret(), other.CertPEM, "key ca.crt of Secret demo/s lacks: "},
+		"a CA without its key":    {withoutKey, nil, "key tls.key of Secret demo/ca: "},
+		"a CA that is no CA":      {broken, nil, "key tls.crt of Secret demo/ca: "},
+		"how to allow another CA": {broken, nil, `kubectl patch secret ca --namespace demo --type merge --patch '{"data":null}'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var objects []runtime.Object
+			if tc.secret != nil {
+				objects = append(objects, tc.secret)
+			}
+			c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", tc.caBundle)}, objects...)
+			if _, err := c.Maintain(t.Context(), maintained); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			} else if strings.Contains(err.Error(), "/certgen-") || strings.Contains(err.Error(), "--allow-new-ca") {
+				t.Errorf("got %v, which names the temporary directory or a flag that the command does not have", err)
+			}
+			if got := writes(c); len(got) > 0 {
+				t.Errorf("wrote %v, want nothing", got)
+			}
+		})
+	}
+}
+
+// TestMaintainWaits: the Secrets come first, the server needs them; then the APIServices are waited for.
+func TestMaintainWaits(t *testing.T) {
+	o := maintained
+	o.APIServices, o.Wait = []string{"v1.g.example.com"}, time.Millisecond
+	c := fakeClients(nil, emptyCASecret())
+	if _, err := c.Maintain(t.Context(), o); err == nil || !strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
+		t.Errorf("got %v, want the missing APIService named", err)
+	}
+	if len(secretData(t, c, "s")) == 0 {
+		t.Error("the pair was not stored before the wait")
+	}
+	c = fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
+	if _, err := c.Maintain(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMaintainOptions(t *testing.T) {
+	for want, o := range map[string]MaintainOptions{
+		"ca-secret": {Service: liveService, Secret: "s", CASecret: "s"},
+		"secret":    {Service: liveService, CASecret: "ca"},
+		"wait":      {Service: liveService, Secret: "s", CASecret: "ca", Wait: time.Second},
+		"service":   {Secret: "s", CASecret: "ca"},
+	} {
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want an error about %s", o, err, want)
+		}
+	}
+	if err := maintained.Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/frontproxy"
+)
+
+// proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same CA.
+func (p *procedure) proxyClient() {
+	p.caDir, p.leafDirs = certs.FrontProxyCADir, p.opts.FrontProxyClientDirs
+	p.issue = p.issueProxyClient
+	p.preflight = p.checkFrontProxy
+	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")
+	stage.observed = p.newProxyBelieved
+	p.steps = []step{stage, p.switchProxyStep(p.keptBundle, p.restoreOld), p.finishStep()}
+}
+
+// switchProxyStep writes the pair for kube-apiserver. Which pair a kube-apiserver uses is shown by nothing that it
+// serves, so the hold stands for it: it watches the files, and reads them each minute at the latest.
+func (p *procedure) switchProxyStep(bundle bundleOf, undo func() error) step {
+	return step{
+		name: "switch", kind: Identity, hold: true,
+		about: "write the new pair for each kube-apiserver; seen when the files hold it and each kube-apiserver gets answers from every aggregated API. " +
+			"Which pair a kube-apiserver uses cannot be seen: it reads changed files within a minute, which the hold must cover",
+		do:       func(context.Context) error { return p.writeNew(bundle) },
+		observed: func(ctx context.Context) error { return p.proxyAnswers(ctx, p.nextLeaf) },
+		undo:     func(context.Context) error { return undo() },
+		undone:   func(ctx context.Context) error { return p.proxyAnswers(ctx, nil) },
+	}
+}
+
+func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
+	return ca.IssueClient(certs.ClientOptions{
+		User: old.Subject.CommonName, Groups: old.Subject.Organization, Lifetime: p.opts.Lifetime, KeyType: p.opts.KeyType,
+	})
+}
+
+// checkFrontProxy refuses to begin where extension API servers would not believe a certificate with the name of the
+// present one, and where something does not answer already.
+func (p *procedure) checkFrontProxy(ctx context.Context) error {
+	name := ""
+	for _, dir := range p.leafDirs {
+		leaf, err := certs.ReadKeyPair(dir)
+		if err != nil {
+			return err
+		}
+		// All get the same new certificate.
+		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {
+			return &certs.RefusedError{Path: filepath.Join(dir, certs.CertFile), Reason: fmt.Sprintf(
+				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in name one by one",
+				name, p.leafDirs[0], leaf.Certificate.Subject)}
+		}
+		if p.opts.Observer == nil {
+			continue
+		}
+		if err := p.refuse(p.allowedByConfigMap(ctx, leaf.Certificate)); err != nil {
+			return err
+		}
+	}
+	if !p.newCA {
+		if _, err := readCA(p.at(p.caDir), p.opts.Now); err != nil {
+			return err
+		}
+	}
+	if p.opts.Observer == nil {
+		return nil
+	}
+	return p.refuse(p.proxyAnswers(ctx, nil))
+}
+
+// allowedByConfigMap checks a front proxy's certificate as extension API servers do.
+func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certificate) error {
+	cm, err := p.opts.Observer.TrustConfigMap(ctx)
+	if err != nil {
+		return err
+	}
+	trust := frontproxy.Evaluate(cm)
+	var errs []error
+	for _, problem := range trust.Problems {
+		// An empty list of names allows this one too.
+		if problem.Weakness != frontproxy.AnyName {
+			errs = append(errs, errors.New(problem.String()))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if !frontproxy.AllowsName(trust.AllowedNames, cert.Subject.CommonName) {
+		return fmt.Errorf("%s: expected %s to allow %q, found %q", trustObject, frontproxy.AllowedNamesKey, cert.Subject.CommonName, trust.AllowedNames)
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{
+		Roots: certs.Bundle(trust.CAs).Pool(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
+		return fmt.Errorf("%s: expected %s to verify the client certificate: %w", trustObject, frontproxy.CAKey, err)
+	}
+	return nil
+}
+
+// proxyAnswers returns nil when the files hold the pair, if one is given, and each kube-apiserver gets answers from
+// every aggregated API, since all see the same client certificate.
+func (p *procedure) proxyAnswers(ctx context.Context, read func() (*certs.KeyPair, error)) error {
+	if read != nil {
+		want, err := read()
+		if err != nil {
+			return &stopError{err}
+		}
+		for _, dir := range p.leafDirs {
+			found, err := certs.ReadKeyPair(dir)
+			if err != nil {
+				return err
+			}
+			if !found.Certificate.Equal(want.Certificate) {
+				return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; does something else write it?",
+					filepath.Join(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
+			}
+		}
+	}
+	if p.opts.Observer == nil {
+		return nil
+	}
+	services, err := p.opts.Observer.AggregatedServices(ctx)
+	if err != nil {
+		return err
+	}
+	return p.answersEverywhere(ctx, services...)
+}
+
+func (p *procedure) newProxyBelieved(ctx context.Context) error {
+	if p.opts.Observer == nil {
+		return nil
+	}
+	return p.probe(ctx, p.nextLeaf, Believed)
+}
+
+// probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
+// Believed instead may change with time; any other answer will not.
+func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, error), want ProbeResult) error {
+	proxy, err := read()
+	if err != nil {
+		return &stopError{err}
+	}
+	services, err := p.opts.Observer.AggregatedServices(ctx)
+	if err != nil {
+		return err
+	}
+	probed := 0
+	for _, service := range services {
+		trust, err := p.caBundleOf(ctx, service)
+		if err != nil {
+			return err
+		}
+		endpoints, err := p.opts.Observer.Endpoints(ctx, service)
+		if err != nil {
+			return err
+		}
+		for _, e := range endpoints {
+			got, err := p.opts.Observer.ProbeFrontProxy(ctx, e, service, trust, proxy)
+			switch {
+			case err != nil && !e.Ready:
+				continue
+			case err != nil:
+				return err
+			case got != want && got != Believed && got != NotTrusted:
+				return stopf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; %s",
+					e.Address, service.Namespace, service.Name, want, got, "look at how this API server authenticates requests")
+			case got != want:
+				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, found %s",
+					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
+			}
+			probed++
+		}
+	}
+	if probed == 0 {
+		return errors.New("expected endpoints of aggregated APIs, found none")
+	}
+	return nil
+}
+
+func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (certs.Bundle, error) {
+	apiServices, err := p.opts.Observer.APIServices(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range apiServices {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err == nil {
+			return bundle, nil
+		}
+	}
+	return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none; its endpoints cannot be asked", service.Namespace, service.Name)
+}
+
+// hasFrontProxy is true when the directory holds the front proxy's pair.
+func hasFrontProxy(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, certs.FrontProxyClientDir, certs.CertFile))
+	return err == nil
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// RenewReport says what Renew did.
+type RenewReport struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"` // RenewReport
+	Items      []RenewItem `json:"items"`
+}
+
+// RenewItem is one rotation that was done, or one pair that was looked at.
+type RenewItem struct {
+	Path   string       `json:"path"`
+	Action certs.Action `json:"action"`
+	Reason string       `json:"reason"`
+}
+
+// Renew finishes a rotation that is under way and then rotates the leaves that are due: less than a third of their life is
+// left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
+// files are written and nothing is observed. The errors are those of Run; what was done before one is in the report.
+func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
+	opts.Rotation = Serving
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	if opts.Observer == nil {
+		opts.Hold = 0 // it is for what cannot be observed after all that can
+	}
+	report := &RenewReport{APIVersion: certs.APIVersion, Kind: "RenewReport", Items: []RenewItem{}}
+	state, err := ReadState(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if state.Unfinished() {
+		opts.Rotation = state.Rotation
+		if err := report.rotate(ctx, opts, filepath.Join(opts.Dir, StateFile), "a rotation was under way: "+state.Rotation); err != nil {
+			return report, err
+		}
+	}
+	for _, leaf := range []struct {
+		rotation string
+		dirs     []string
+		caDir    string
+	}{
+		{Serving, []string{filepath.Join(opts.Dir, certs.ServingDir)}, certs.ServingCADir},
+		{ProxyClient, opts.FrontProxyClientDirs, certs.FrontProxyCADir},
+	} {
+		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours.
+		if leaf.rotation == ProxyClient && opts.otherDirs() == nil && !hasFrontProxy(opts.Dir) {
+			continue
+		}
+		if err := report.renew(ctx, opts, leaf.rotation, leaf.dirs, filepath.Join(opts.Dir, leaf.caDir)); err != nil {
+			return report, err
+		}
+	}
+	return report, nil
+}
+
+// renew rotates the leaves in dirs, all of one CA, when one of them is due.
+func (r *RenewReport) renew(ctx context.Context, opts Options, rotation string, dirs []string, caDir string) error {
+	var kept []RenewItem
+	for _, dir := range dirs {
+		why, due, err := dueForRenewal(dir, caDir, opts.Now())
+		if err != nil {
+			return err
+		}
+		if due {
+			opts.Rotation = rotation
+			return r.rotate(ctx, opts, dir, why)
+		}
+		kept = append(kept, RenewItem{dir, certs.Kept, why})
+	}
+	r.Items = append(r.Items, kept...)
+	return nil
+}
+
+func (r *RenewReport) rotate(ctx context.Context, opts Options, path, why string) error {
+	if _, err := Run(ctx, opts); err != nil {
+		return err
+	}
+	r.Items = append(r.Items, RenewItem{path, certs.Replaced, why})
+	return nil
+}
+
+// dueForRenewal applies the rule of certs.Init: a leaf that ends with its CA is not made anew, since the next one would
+// end no later.
+func dueForRenewal(leafDir, caDir string, now time.Time) (why string, due bool, err error) {
+	leaf, leafErr := readCertificate(leafDir)
+	ca, caErr := readCertificate(caDir)
+	if err := errors.Join(leafErr, caErr); err != nil {
+		return "", false, err
+	}
+	until := leaf.NotAfter.UTC().Format(time.RFC3339)
+	caDue := ""
+	if now.After(certs.RenewAt(ca)) {
+		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", caDir, ca.NotAfter.UTC().Format(time.RFC3339))
+	}
+	switch {
+	case now.Before(certs.RenewAt(leaf)):
+		return fmt.Sprintf("it is not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false, nil
+	case !leaf.NotAfter.Before(ca.NotAfter):
+		return "it is due, but a new one would end no later: it ends with its CA" + caDue, false, nil
+	}
+	return fmt.Sprintf("less than a third of its life was left (until %s)%s", until, caDue), true, nil
+}

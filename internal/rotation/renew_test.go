@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// TestRenew replaces what is due, observed like any rotation, and finishes what is under way first.
+func TestRenew(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tc := range []struct {
+		name    string
+		prepare func(f *fakeCluster)
+		actions []certs.Action
+		changed map[string]bool
+	}{
+		{"nothing is due", func(*fakeCluster) {}, []certs.Action{certs.Kept, certs.Kept},
+			map[string]bool{certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false}},
+		{"leaves are due", func(f *fakeCluster) { f.now = f.now.Add(61 * day) }, []certs.Action{certs.Replaced, certs.Replaced},
+			map[string]bool{certs.ServingDir: true, certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: false}},
+		{"a rotation is under way", func(f *fakeCluster) {
+			f.unseen = true
+			if _, err := Run(f.t.Context(), f.options(ServingCA)); err == nil {
+				f.t.Fatal("want an error")
+			}
+			f.unseen = false
+		}, []certs.Action{certs.Replaced, certs.Kept, certs.Kept},
+			map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFake(t)
+			b := f.before()
+			tc.prepare(f)
+			report, err := Renew(t.Context(), f.options(""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var actions []certs.Action
+			for _, item := range report.Items {
+				actions = append(actions, item.Action)
+			}
+			if diff := cmp.Diff(tc.actions, actions); diff != "" {
+				t.Errorf("actions (-want +got):\n%s\n%+v", diff, report.Items)
+			}
+			if diff := cmp.Diff(tc.changed, f.changes(b)); diff != "" {
+				t.Errorf("replaced pairs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRenewTwoHosts: what the kube-apiservers read decides, not a pair in the directory of certgen init that none of them reads.
+func TestRenewTwoHosts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dirs, due int // how many kube-apiservers read directories of their own, and which of them is due
+		replaced  bool
+	}{
+		"the first is due":      {2, 0, true},
+		"the second is due":     {2, 1, true},
+		"the only one is due":   {1, 1, true},
+		"one that nobody reads": {1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.addProxy()
+			ca, err := readCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+			if err != nil {
+				t.Fatal(err)
+			}
+			// It was made an hour ago, so less than a third of its life is left.
+			short, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser, Lifetime: 70 * time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := short.Write(f.proxies[tc.due], f.bundleIn(f.proxies[tc.due])); err != nil {
+				t.Fatal(err)
+			}
+			f.proxies = f.proxies[2-tc.dirs:]
+			opts, before := f.options(""), f.proxyFiles()
+			opts.FrontProxyClientDirs = f.proxies
+			if report, err := Renew(t.Context(), opts); err != nil {
+				t.Fatalf("got %+v and %v", report, err)
+			}
+			for i, now := range f.proxyFiles() {
+				if (now != before[i]) != tc.replaced {
+					t.Errorf("%s was replaced: %t, want %t", f.proxies[i], now != before[i], tc.replaced)
+				}
+			}
+		})
+	}
+}
+
+// TestRenewBlocked: what is blocked is told, and the next leaf is not begun.
+func TestRenewBlocked(t *testing.T) {
+	f := newFake(t)
+	f.now = f.now.Add(61 * 24 * time.Hour)
+	f.stuckLeaf = f.cert(certs.ServingDir)
+	report, err := Renew(t.Context(), f.options(""))
+	if _, ok := errors.AsType[*BlockedError](err); !ok || len(report.Items) != 0 {
+		t.Errorf("got %v and %+v, want a BlockedError and nothing done", err, report)
+	}
+}

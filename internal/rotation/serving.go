@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// serving replaces the serving certificate by one of the same CA. Nobody has to learn to trust anything.
+func (p *procedure) serving() {
+	p.caDir, p.leafDirs = certs.ServingCADir, []string{p.at(certs.ServingDir)}
+	p.issue = p.issueServing
+	p.preflight = p.checkServing
+	p.steps = []step{
+		p.stageStep("make a new serving certificate of the same CA, which nobody serves yet"),
+		{
+			name: "switch", kind: Identity, hold: true,
+			about: "check the new certificate against the caBundle of each APIService and write it; seen when every endpoint of the Service " +
+				"serves it and each kube-apiserver gets answers",
+			do:       func(ctx context.Context) error { return p.switchServing(ctx, p.keptBundle) },
+			observed: func(ctx context.Context) error { return p.servedEverywhere(ctx, p.nextLeaf) },
+			undo:     func(context.Context) error { return p.restoreOld() },
+			undone:   func(ctx context.Context) error { return p.servedEverywhere(ctx, p.currentLeaf) },
+		},
+		p.finishStep(),
+	}
+}
+
+// switchServing puts the new leaf in use, with that bundle beside it, unless a live caBundle does not verify it.
+func (p *procedure) switchServing(ctx context.Context, bundle bundleOf) error {
+	if err := p.checkCABundles(ctx); err != nil {
+		return err
+	}
+	return p.writeNew(bundle)
+}
+
+// issueServing gives the new leaf the names of the old one.
+func (p *procedure) issueServing(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
+	return ca.IssueServing(certs.ServingOptions{
+		DNSNames: old.DNSNames, IPs: ipTexts(old), Lifetime: p.opts.Lifetime, KeyType: p.opts.KeyType,
+	})
+}
+
+func ipTexts(cert *x509.Certificate) []string {
+	var out []string
+	for _, ip := range cert.IPAddresses {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
+// checkServing refuses to begin where the end could not be observed, or would not be what the Service needs.
+func (p *procedure) checkServing(ctx context.Context) error {
+	leaf, err := certs.ReadKeyPair(p.leafDirs[0])
+	if err != nil {
+		return err
+	}
+	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
+		return &certs.RefusedError{Path: p.leafDirs[0], Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
+			"give the Service that it is for, or make it anew with certgen init", p.opts.Service.ServerName(), err)}
+	}
+	if !p.newCA {
+		if _, err := readCA(p.at(p.caDir), p.opts.Now); err != nil {
+			return err
+		}
+	}
+	if p.opts.Observer == nil {
+		return nil
+	}
+	if err := p.checkOwners(ctx); err != nil {
+		return err
+	}
+	return p.refuse(p.servedEverywhere(ctx, func() (*certs.KeyPair, error) { return leaf, nil }))
+}
+
+// checkOwners refuses where cert-manager keeps a caBundle, since it would bring its own CA back, and where another manager owns
+// one that the rotation has to change. A new leaf of the same CA changes none: whom a rotation of the CA will meet is said.
+func (p *procedure) checkOwners(ctx context.Context) error {
+	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range apiServices {
+		err := cmp.Or(refuseInjector(a), refuseOthers(a))
+		owned, _ := errors.AsType[*OwnedError](err)
+		if owned != nil && !owned.Injector && !p.newCA {
+			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s: certgen apply --force-conflicts",
+				owned.Owner, a.Name, p.opts.Rotation, ServingCA))
+			continue
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// note tells what is no reason to stop.
+func (p *procedure) note(message string) {
+	if p.opts.Progress != nil {
+		p.opts.Progress(Event{Kind: eventKind, Time: p.opts.Now(), Rotation: p.opts.Rotation, Type: EventNote, Message: message})
+	}
+}
+
+// refuse turns what is not right before a rotation begins into a refusal.
+func (p *procedure) refuse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &certs.RefusedError{Path: p.opts.Dir, Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
+}
+
+// checkCABundles verifies the new leaf as kube-aggregator will, against each live caBundle.
+func (p *procedure) checkCABundles(ctx context.Context) error {
+	if p.opts.Observer == nil {
+		return nil
+	}
+	leaf, err := p.nextLeaf()
+	if err != nil {
+		return err
+	}
+	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
+	if err != nil {
+		return err
+	}
+	for _, a := range apiServices {
+		bundle, err := certs.ParseBundle(a.Spec.CABundle)
+		if err != nil {
+			return fmt.Errorf("caBundle of APIService %s: %w", a.Name, err)
+		}
+		if _, err := leaf.Certificate.Verify(x509.VerifyOptions{
+			Roots: bundle.Pool(), DNSName: p.opts.Service.ServerName(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}); err != nil {
+			return fmt.Errorf("caBundle of APIService %s: expected it to trust the new certificate: %w; "+
+				"rotate serving-ca, or apply %s", a.Name, err, certs.BundleFile)
+		}
+	}
+	return nil
+}
+
+// servedEverywhere returns nil when each endpoint of the Service serves the leaf, which the caBundles in force verify, and
+// each kube-apiserver gets answers from each APIService. An endpoint that is not ready and does not answer is passed
+// over: no request goes there, and its process reads its files when it starts.
+func (p *procedure) servedEverywhere(ctx context.Context, read func() (*certs.KeyPair, error)) error {
+	if p.opts.Observer == nil {
+		return nil
+	}
+	leaf, err := read()
+	if err != nil {
+		return &stopError{err}
+	}
+	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
+	if err != nil {
+		return err
+	}
+	if len(apiServices) == 0 {
+		return fmt.Errorf("expected APIServices of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
+	}
+	trust, err := certs.ParseBundle(apiServices[0].Spec.CABundle)
+	if err != nil {
+		return fmt.Errorf("caBundle of APIService %s: %w", apiServices[0].Name, err)
+	}
+	served, err := p.opts.Observer.Served(ctx, p.opts.Service, trust)
+	if err != nil {
+		return err
+	}
+	if len(served) == 0 {
+		return fmt.Errorf("expected endpoints of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
+	}
+	for _, s := range served {
+		switch {
+		case s.Leaf == nil && !s.Endpoint.Ready:
+		case s.Leaf == nil || s.Verdict != nil:
+			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w", s.Endpoint.Address, s.Verdict)
+		case !s.Leaf.Equal(leaf.Certificate):
+			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, and is it no subPath mount?",
+				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf.Certificate), p.leafDirs[0])
+		}
+	}
+	return p.answersEverywhere(ctx, p.opts.Service)
+}
+
+// answersEverywhere returns nil when each kube-apiserver gets answers from each APIService of the Services.
+func (p *procedure) answersEverywhere(ctx context.Context, services ...certs.Service) error {
+	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
+	if err != nil {
+		return err
+	}
+	if len(kubeAPIServers) == 0 {
+		return errors.New("expected the addresses of the kube-apiservers in the endpoints of default/kubernetes, found none")
+	}
+	for _, service := range services {
+		apiServices, err := p.opts.Observer.APIServices(ctx, service)
+		if err != nil {
+			return err
+		}
+		for _, a := range apiServices {
+			for _, k := range kubeAPIServers {
+				if err := p.opts.Observer.Answers(ctx, k, a); err != nil {
+					return fmt.Errorf("APIService %s through %s: %w", a.Name, k, err)
+				}
+			}
+		}
+	}
+	return nil
+}

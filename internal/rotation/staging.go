@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// procedure is what the steps of one rotation share. Its pairs are in directories, so that a run that was cut short
+// finds them again: the new ones in StagingDir/new, copies of the old ones in StagingDir/old.
+type procedure struct {
+	opts      Options
+	caDir     string   // name of the CA's directory in Options.Dir
+	leafDirs  []string // paths of the leaf's directories
+	newCA     bool
+	makeCA    func(old *x509.Certificate, leaf *x509.Certificate) certs.CAOptions
+	issue     func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
+	startedAt time.Time // of the rotation
+	settled   settling
+
+	preflight func(context.Context) error
+	steps     []step
+}
+
+func newProcedure(opts Options) (*procedure, error) {
+	p := &procedure{opts: opts}
+	switch opts.Rotation {
+	case Serving:
+		p.serving()
+	case ServingCA:
+		p.servingCA()
+	case ProxyClient:
+		p.proxyClient()
+	case FrontProxyCA:
+		p.frontProxyCA()
+	default:
+		return nil, unknownRotation(opts.Rotation)
+	}
+	return p, nil
+}
+
+func (p *procedure) at(parts ...string) string {
+	return filepath.Join(append([]string{p.opts.Dir}, parts...)...)
+}
+func (p *procedure) staged(name string) string { return p.at(StagingDir, "new", name) }
+func (p *procedure) kept(name string) string   { return p.at(StagingDir, "old", name) }
+
+// leafName is the name of the i-th leaf's directory in StagingDir.
+func (p *procedure) leafName(i int) string {
+	name := filepath.Base(p.leafDirs[0])
+	if i > 0 {
+		name = fmt.Sprintf("%s-%d", name, i+1)
+	}
+	return name
+}
+
+// stage makes the new pairs and copies the old ones. It is done again only while nothing uses what it made before.
+func (p *procedure) stage(context.Context) error {
+	if err := p.copyPair(p.at(p.caDir), p.kept(p.caDir)); err != nil {
+		return err
+	}
+	for i, dir := range p.leafDirs {
+		if err := p.copyPair(dir, p.kept(p.leafName(i))); err != nil {
+			return err
+		}
+	}
+	old, err := readCertificate(p.kept(p.leafName(0)))
+	if err != nil {
+		return err
+	}
+	ca, err := p.stageCA(old)
+	if err != nil {
+		return err
+	}
+	leaf, err := p.issue(ca, old)
+	if err != nil {
+		return err
+	}
+	return p.write(leaf, p.staged(p.leafName(0)), certs.Bundle{ca.Certificate})
+}
+
+// stageCA returns the CA of the new leaf.
+func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
+	if !p.newCA {
+		return readCA(p.kept(p.caDir), p.opts.Now)
+	}
+	old, err := readCertificate(p.kept(p.caDir))
+	if err != nil {
+		return nil, err
+	}
+	options := p.makeCA(old, leaf)
+	options.KeyType, options.Now = p.opts.KeyType, p.opts.Now
+	ca, err := certs.NewCA(options)
+	if err != nil {
+		return nil, err
+	}
+	return ca, p.write(&ca.KeyPair, p.staged(p.caDir), nil)
+}
+
+// unstage removes what stage made. Nothing uses it any more.
+func (p *procedure) unstage(context.Context) error {
+	if err := os.RemoveAll(p.at(StagingDir)); err != nil {
+		return fmt.Errorf("remove staged pairs: %w", err)
+	}
+	defer p.opts.wrote()
+	return syncDir(p.opts.Dir)
+}
+
+// finish moves the old CA, with its key if it is here, beside the new one, as certgen init does, and removes the rest.
+func (p *procedure) finish(ctx context.Context) error {
+	if p.newCA {
+		aside := certs.AsideDir(p.at(p.caDir), p.startedAt)
+		if err := os.Rename(p.kept(p.caDir), aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("move old CA aside: %w", err)
+		}
+		p.opts.wrote()
+	}
+	return p.unstage(ctx)
+}
+
+func (p *procedure) stageStep(about string) step {
+	return step{name: "stage", kind: Files, about: about, do: p.stage, undo: p.unstage}
+}
+
+func (p *procedure) finishStep() step {
+	about := "remove the copies of the old pair"
+	if p.newCA {
+		about = "move the old CA to " + p.caDir + ".old-TIME, remove the copy of the old leaf"
+	}
+	return step{name: "finish", kind: Files, about: about, do: p.finish, final: true}
+}
+
+// oldCA and nextCA are the certificates; leaf is the new pair.
+func (p *procedure) oldCA() (*x509.Certificate, error)  { return readCertificate(p.kept(p.caDir)) }
+func (p *procedure) nextCA() (*x509.Certificate, error) { return readCertificate(p.staged(p.caDir)) }
+func (p *procedure) nextLeaf() (*certs.KeyPair, error) {
+	return certs.ReadKeyPair(p.staged(p.leafName(0)))
+}
+func (p *procedure) currentLeaf() (*certs.KeyPair, error) {
+	return certs.ReadKeyPair(p.kept(p.leafName(0)))
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// StateFile, in the directory of certgen init, records a rotation. StagingDir, beside it, holds the new pairs until they
+// are used, and copies of the old ones until the rotation ends.
+const (
+	StateFile  = "rotation.json"
+	StagingDir = "rotation"
+)
+
+// State is a rotation as StateFile records it: written before a step begins and after it was observed, so that a run
+// that was killed anywhere is taken up where it was.
+type State struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`     // RotationState
+	Rotation   string    `json:"rotation"` // see Rotations
+	StartedAt  time.Time `json:"startedAt"`
+	// FrontProxyClientDirs are those of Options, absolute, if they are not the one in Dir: what was begun in them must be
+	// ended in them.
+	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
+	// Steps are those that were begun, in order. The last one is under way unless it was observed.
+	Steps []StepState `json:"steps"`
+	// Blocked is why the last run stopped in between; empty when it did not.
+	Blocked string `json:"blocked,omitempty"`
+	// Outcome is empty while the rotation is unfinished.
+	Outcome Outcome `json:"outcome,omitempty"`
+	// EndedAt is when it got its outcome.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+}
+
+// StepState is what is known of one step.
+type StepState struct {
+	Name       string     `json:"name"`
+	StartedAt  time.Time  `json:"startedAt"`
+	ObservedAt *time.Time `json:"observedAt,omitempty"` // its effect was seen everywhere
+	FinishedAt *time.Time `json:"finishedAt,omitempty"` // and the hold was over
+}
+
+// Outcome is how a rotation ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Done    Outcome = "done"
+	Aborted Outcome = "aborted"
+)
+
+// Unfinished is true between the first step and the outcome.
+func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
+
+// ReadState reads the record of the last rotation in dir: nil when there was none. One that cannot be read is
+// *certs.RefusedError.
+func ReadState(dir string) (*State, error) {
+	path := filepath.Join(dir, StateFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state of rotation: %w", err)
+	}
+	s := &State{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
+			"expected the record of a rotation, found other content (%v); restore it from a backup", err)}
+	}
+	if s.APIVersion != certs.APIVersion || s.Kind != stateKind {
+		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected %s %s, found %s %s; use the certgen that wrote it",
+			certs.APIVersion, stateKind, s.APIVersion, s.Kind)}
+	}
+	return s, nil
+}
+
+const stateKind = "RotationState"
+
+// write replaces the record in one step. It is on disk when write returns: a step must never be ahead of its record.
+func (s *State) write(dir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode state of rotation: %w", err)
+	}
+	path := filepath.Join(dir, StateFile)
+	tmp, err := os.CreateTemp(dir, "."+StateFile+"-")
+	if err != nil {
+		return fmt.Errorf("write state of rotation: %w", err)
+	}
+	_, err = tmp.Write(append(data, '\n'))
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write state of rotation: %w", err), os.Remove(tmp.Name()))
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return errors.Join(fmt.Errorf("write state of rotation: %w", err), os.Remove(tmp.Name()))
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open directory: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}

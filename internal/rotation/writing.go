@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// bundleOf is what ca.crt of the i-th leaf's directory holds at some step. What the caBundles hold is that of the first.
+type bundleOf func(i int) (certs.Bundle, error)
+
+// writeNew puts the new leaf, and its CA when that is new, in use. The CA goes first: a certgen init that comes between
+// would sign with it.
+func (p *procedure) writeNew(read bundleOf) error {
+	if p.newCA {
+		ca, err := certs.ReadKeyPair(p.staged(p.caDir))
+		if err != nil {
+			return err
+		}
+		if err := p.write(ca, p.at(p.caDir), nil); err != nil {
+			return err
+		}
+	}
+	return p.writeLeaves(read, func(int) string { return p.staged(p.leafName(0)) })
+}
+
+// writeOld puts the old leaf, and its CA, back in use.
+func (p *procedure) writeOld(read bundleOf) error {
+	if p.newCA {
+		if err := p.copyPair(p.kept(p.caDir), p.at(p.caDir)); err != nil {
+			return err
+		}
+	}
+	return p.rewriteOld(read)
+}
+
+// rewriteOld writes the leaf that is in use again, for the sake of ca.crt beside it.
+func (p *procedure) rewriteOld(read bundleOf) error {
+	return p.writeLeaves(read, func(i int) string { return p.kept(p.leafName(i)) })
+}
+
+// restoreOld puts every file of the leaves back as it was, to the byte.
+func (p *procedure) restoreOld() error {
+	for i, dir := range p.leafDirs {
+		if err := p.copyPair(p.kept(p.leafName(i)), dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLeaves writes certificate, key and bundle of each directory in one step.
+func (p *procedure) writeLeaves(read bundleOf, from func(i int) string) error {
+	for i, dir := range p.leafDirs {
+		bundle, err := read(i)
+		if err != nil {
+			return err
+		}
+		pair, err := certs.ReadKeyPair(from(i))
+		if err != nil {
+			return err
+		}
+		if err := p.write(pair, dir, issuerFirst(bundle, pair.Certificate)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the one whose
+// key it has, and signs and checks front-proxy-client.crt with it.
+func issuerFirst(bundle certs.Bundle, leaf *x509.Certificate) certs.Bundle {
+	out := slices.Clone(bundle)
+	slices.SortStableFunc(out, func(a, b *x509.Certificate) int {
+		return cmp.Compare(signedBy(leaf, b), signedBy(leaf, a))
+	})
+	return out
+}
+
+func signedBy(leaf, ca *x509.Certificate) int {
+	if bytes.Equal(leaf.RawIssuer, ca.RawSubject) && leaf.CheckSignatureFrom(ca) == nil {
+		return 1
+	}
+	return 0
+}
+
+// write replaces a directory's pair and bundle in one step, and copyPair by those of another.
+func (p *procedure) write(pair *certs.KeyPair, dir string, bundle certs.Bundle) error {
+	defer p.opts.wrote()
+	return pair.Write(dir, bundle)
+}
+
+func (p *procedure) copyPair(from, to string) error {
+	files, err := readFiles(from)
+	if err != nil {
+		return err
+	}
+	defer p.opts.wrote()
+	return certs.WriteFiles(to, files)
+}
+
+// keptBundle is what ca.crt beside the i-th old leaf held, with the old CA.
+func (p *procedure) keptBundle(i int) (certs.Bundle, error) {
+	old, err := p.oldCA()
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.kept(p.leafName(i)), certs.BundleFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return certs.Bundle{old}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read trusted CAs: %w", err)
+	}
+	bundle, err := certs.ParseBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Merge(p.opts.Now(), old), nil
+}
+
+// bothTrusted is keptBundle with the new CA.
+func (p *procedure) bothTrusted(i int) (certs.Bundle, error) {
+	bundle, err := p.keptBundle(i)
+	if err != nil {
+		return nil, err
+	}
+	next, err := p.nextCA()
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Merge(p.opts.Now(), next), nil
+}

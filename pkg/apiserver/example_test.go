@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"example.com/extension-apiserver/pkg/apiserver"
+	"example.com/extension-apiserver/test/fixture"
+)
+
+// Everything that is wrong with an API is found before anything is started.
+func ExampleAPI_Validate() {
+	api := fixture.API()
+	api.StorageVersion = "v7"
+	fmt.Println(api.Validate())
+	// Output: the API cannot be served: StorageVersion is "v7", expected one of [fixture.example.com/v1]
+}
+
+// A server can be part of another program. Its options are those of the command serve.
+func ExampleRun() {
+	run := func(ctx context.Context) error {
+		options := apiserver.NewOptions(fixture.API())
+		options.DataDir = "/var/lib/fixture"
+		options.Recommended.CoreAPI.CoreAPIKubeconfigPath = "server.kubeconfig"
+		options.Recommended.SecureServing.ServerCert.CertKey.CertFile = "tls.crt"
+		options.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "tls.key"
+		options.Complete()
+		if problems := options.Validate(); len(problems) > 0 {
+			return errors.Join(problems...)
+		}
+		return apiserver.Run(ctx, options)
+	}
+	_ = run // until its context ends
+}

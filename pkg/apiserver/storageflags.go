@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+)
+
+// StorageFlags returns those of the server's flags that say where its storage is, for commands that operate it: who has the
+// server's command line has theirs.
+func (o *Options) StorageFlags() *pflag.FlagSet {
+	flags := o.Flags()
+	some := pflag.NewFlagSet("storage", pflag.ContinueOnError)
+	for _, name := range []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix"} {
+		// Without an embedded etcd there is no data directory.
+		if flag := flags.FlagSet("storage").Lookup(name); flag != nil {
+			some.AddFlag(flag)
+		}
+	}
+	return some
+}
+
+// ValidateStorage returns all that is wrong with the flags that say where the storage is.
+func (o *Options) ValidateStorage() []error {
+	if o.embedded() {
+		// The embedded etcd sets the servers; until then validate as if it had.
+		etcd := *o.Etcd
+		etcd.StorageConfig.Transport.ServerList = []string{"unix:///"}
+		return append(o.api.EmbeddedEtcd.ValidateDataDir(o.DataDir), etcd.Validate()...)
+	}
+	errs := o.Etcd.Validate()
+	transport := o.Etcd.StorageConfig.Transport
+	for _, flag := range []struct{ name, path string }{
+		{"etcd-cafile", transport.TrustedCAFile}, {"etcd-certfile", transport.CertFile}, {"etcd-keyfile", transport.KeyFile},
+	} {
+		if flag.path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(flag.path); err != nil {
+			errs = append(errs, fmt.Errorf("--%s %s, expected a readable file: %w", flag.name, flag.path, err))
+		}
+	}
+	if (transport.CertFile == "") != (transport.KeyFile == "") {
+		errs = append(errs, fmt.Errorf("--etcd-certfile is %q and --etcd-keyfile is %q, expected both or neither", transport.CertFile, transport.KeyFile))
+	}
+	return errs
+}

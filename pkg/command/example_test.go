@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command_test
+
+import (
+	"os"
+
+	"example.com/extension-apiserver/pkg/command"
+	"example.com/extension-apiserver/pkg/command/storagecommand"
+	"example.com/extension-apiserver/test/fixture"
+)
+
+// The main function of a server.
+func ExampleRun() {
+	main := func() { os.Exit(command.Run(fixture.API(), storagecommand.New)) }
+	_ = main
+}

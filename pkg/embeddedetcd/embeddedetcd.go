@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package embeddedetcd is an etcd in the process of a server, for an API whose servers need no cluster of etcds. It links the
+// server of etcd. internal/storage operates it.
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/internal/storage"
+)
+
+const (
+	// maxSocketPath is the size of sun_path less its final NUL (unix(7)).
+	maxSocketPath = 107
+	// startTimeout: opening the database takes 0.3 s; a large one after a crash needs longer.
+	startTimeout = 60 * time.Second
+)
+
+// Server implements apiserver.EmbeddedEtcd. The etcd is reachable through a socket in a directory that nobody else may enter.
+type Server struct{}
+
+// ValidateDataDir implements apiserver.EmbeddedEtcd.
+func (Server) ValidateDataDir(dataDir string) []error {
+	abs, err := filepath.Abs(dataDir)
+	if dataDir == "" || err != nil {
+		return []error{fmt.Errorf("--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
+	}
+	if path := storage.SocketPath(abs); len(path) > maxSocketPath {
+		return []error{fmt.Errorf("--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory", dataDir, path, len(path), maxSocketPath)}
+	}
+	return nil
+}
+
+// Start implements apiserver.EmbeddedEtcd.
+func (Server) Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error) {
+	dataDir, err = filepath.Abs(dataDir)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("resolve --data-dir: %w", err)
+	}
+	// etcd gives its socket mode 0755: the directory's mode is what keeps others out.
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return "", nil, nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user may write", err)
+	}
+	if err := os.Chmod(dataDir, 0o700); err != nil {
+		return "", nil, nil, fmt.Errorf("protect --data-dir: %w; it must belong to the user that runs the server", err)
+	}
+	lock, err := fileutil.TryLockFile(storage.LockPath(dataDir), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return "", nil, nil, fmt.Errorf("--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
+	} else if err != nil {
+		return "", nil, nil, fmt.Errorf("lock --data-dir: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+		}
+	}()
+
+	config, logs, err := newConfig(dataDir)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("start embedded etcd in %s: %w", dataDir, err)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return "unix://" + config.ListenClientUrls[0].Path, etcd.Err(), func() {
+			// Closing its own listeners looks to etcd like errors, with stack traces.
+			logs.SetLevel(zap.FatalLevel)
+			etcd.Close()
+			if err := lock.Close(); err != nil {
+				klog.ErrorS(err, "Unlocking the data directory")
+			}
+		}, nil
+	case err = <-etcd.Err():
+	case <-time.After(startTimeout):
+		err = fmt.Errorf("not ready after %s", startTimeout)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	etcd.Close()
+	return "", nil, nil, fmt.Errorf("start embedded etcd in %s: %w", dataDir, err)
+}
+
+func newConfig(dataDir string) (*embed.Config, zap.AtomicLevel, error) {
+	logs := zap.NewProductionConfig()
+	logs.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
+	logger, err := logs.Build()
+	if err != nil {
+		return nil, logs.Level, fmt.Errorf("make logger of embedded etcd: %w", err)
+	}
+
+	cfg := embed.NewConfig()
+	cfg.Name = storage.EmbeddedMember
+	cfg.Dir = storage.EtcdDir(dataDir)
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: storage.SocketPath(dataDir)}}
+	// The addresses that a single member advertises are dialled by nobody; etcd only wants them to look like addresses.
+	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
+	// No peers: the default would listen on port 2380 for members that can never come.
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertisePeerUrls = []url.URL{storage.EmbeddedPeerURL}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
+	return cfg, logs.Level, nil
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package embeddedetcd_test
+
+import (
+	"fmt"
+
+	"example.com/extension-apiserver/pkg/apiserver"
+	"example.com/extension-apiserver/pkg/embeddedetcd"
+)
+
+// A server that stores its objects in its own process, where no --etcd-servers are given.
+func ExampleServer() {
+	api := apiserver.API{Name: "notes-apiserver", EmbeddedEtcd: embeddedetcd.Server{}}
+	fmt.Println(api.EmbeddedEtcd.ValidateDataDir(""))
+	// Output: [--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)]
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package table_test
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"example.com/extension-apiserver/pkg/registry/table"
+	"example.com/extension-apiserver/test/fixture/api"
+)
+
+// The TableConvertor of a store.
+func ExampleConvertor() {
+	columns := table.Convertor{
+		Columns: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the item"},
+			{Name: "Purpose", Type: "string", Description: "What the item is for"},
+		},
+		Row: func(obj runtime.Object, name, _ string) ([]any, error) {
+			return []any{name, obj.(*api.Item).Spec.Purpose}, nil
+		},
+	}
+	item := &api.Item{ObjectMeta: metav1.ObjectMeta{Name: "ruler"}, Spec: api.ItemSpec{Purpose: "measures"}}
+	printed, err := columns.ConvertToTable(context.Background(), item, nil)
+	fmt.Println(printed.ColumnDefinitions[1].Name, printed.Rows[0].Cells, err)
+	// Output: Purpose [ruler measures] <nil>
+}

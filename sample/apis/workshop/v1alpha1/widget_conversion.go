@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/conversion"
+
+	"example.com/extension-apiserver/sample/apis/workshop"
+)
+
+const (
+	// RemarkAnnotation is where spec.remark is in every other version.
+	RemarkAnnotation = workshop.GroupName + "/remark"
+	// MaterialsAnnotation keeps, in this version only, the materials of the parts: a JSON object from the part's name to its
+	// material. A client that reads an object and writes it back so loses nothing that this version has no field for.
+	MaterialsAnnotation = workshop.GroupName + "/materials"
+)
+
+// Convert_v1alpha1_Widget_To_workshop_Widget takes remark and materials to where every other version has them. Materials that
+// cannot be read stay where they are, and validation refuses them: it can name the field, and dropping them would lose data.
+func Convert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_Widget_To_workshop_Widget(in, out, s); err != nil {
+		return err
+	}
+	if in.Spec.Remark != "" {
+		out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, in.Spec.Remark)
+	}
+	text, ok := in.Annotations[MaterialsAnnotation]
+	if !ok {
+		return nil
+	}
+	var materials map[string]string
+	if err := json.Unmarshal([]byte(text), &materials); err != nil {
+		return nil
+	}
+	for i := range out.Spec.Parts {
+		out.Spec.Parts[i].Material = materials[out.Spec.Parts[i].Name]
+	}
+	out.Annotations = withAnnotation(out.Annotations, MaterialsAnnotation, "")
+	return nil
+}
+
+// Convert_workshop_Widget_To_v1alpha1_Widget is the way back.
+func Convert_workshop_Widget_To_v1alpha1_Widget(in *workshop.Widget, out *Widget, s conversion.Scope) error {
+	if err := autoConvert_workshop_Widget_To_v1alpha1_Widget(in, out, s); err != nil {
+		return err
+	}
+	materials := map[string]string{}
+	for _, part := range in.Spec.Parts {
+		if part.Material != "" {
+			materials[part.Name] = part.Material
+		}
+	}
+	text := ""
+	if len(materials) > 0 {
+		// Keys are sorted, so that an unchanged object stays the same.
+		data, err := json.Marshal(materials)
+		if err != nil {
+			return fmt.Errorf("keep the materials of parts: %w", err)
+		}
+		text = string(data)
+	}
+	out.Annotations = withAnnotation(out.Annotations, MaterialsAnnotation, text)
+	out.Spec.Remark = in.Annotations[RemarkAnnotation]
+	out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, "")
+	return nil
+}
+
+// Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec renames and moves; what has the same name is done by the generated code.
+func Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in, out, s); err != nil {
+		return err
+	}
+	out.Model = in.Design
+	out.Grade = workshop.WidgetGrade(in.Quality)
+	out.Replicas = in.Scale.Desired
+	out.MaxReplicas = in.Scale.Limit
+	return nil
+}
+
+// Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec is the way back.
+func Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
+	if err := autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in, out, s); err != nil {
+		return err
+	}
+	out.Design = in.Model
+	out.Quality = WidgetQuality(in.Grade)
+	out.Scale = WidgetScale{Desired: in.Replicas, Limit: in.MaxReplicas}
+	return nil
+}
+
+// Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart renames; the material is added by the conversion of the whole widget.
+func Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in, out, s); err != nil {
+		return err
+	}
+	out.Quantity = in.Count
+	return nil
+}
+
+// Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart is the way back.
+func Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
+	if err := autoConvert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in, out, s); err != nil {
+		return err
+	}
+	out.Count = in.Quantity
+	return nil
+}
+
+// withAnnotation returns a copy with the annotation set, or without it where the value is empty: conversions share maps
+// with the object that they convert.
+func withAnnotation(annotations map[string]string, key, value string) map[string]string {
+	if annotations[key] == value {
+		if _, ok := annotations[key]; ok == (value != "") {
+			return annotations
+		}
+	}
+	annotations = maps.Clone(annotations)
+	if value == "" {
+		delete(annotations, key)
+		if len(annotations) == 0 {
+			return nil
+		}
+		return annotations
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	return annotations
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1beta1 is the served version v1beta1 of the API group workshop.example.com. Its kinds have the fields of v1: a
+// version that became stable unchanged. Its tags are the source of the OpenAPI schema, the defaults, the conversions and
+// the generated validation (make generate); they stand here too because the rules run on the version of the request.
+//
+// Clients, sample/install and the generated code use it; it calls nothing but apimachinery.
+//
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=com.example.workshop.v1beta1
+// +k8s:deepcopy-gen=package
+// +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
+// +k8s:defaulter-gen=TypeMeta
+// +k8s:validation-gen=TypeMeta
+// +k8s:validation-gen-nolint
+// +groupName=workshop.example.com
+package v1beta1

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install holds the one list of the versions that the server serves. The scheme, the storage, the discovery
+// order and the APIService registrations are all made from it.
+//
+// pkg/apiserver, cmd/extension-apiserver and the tests call it; it calls the packages of the versions.
+package install
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
+	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
+)
+
+// Version is one served version of the group.
+type Version struct {
+	GroupVersion schema.GroupVersion
+	AddToScheme  func(*runtime.Scheme) error
+}
+
+// Versions lists the served versions. The first is the preferred one, and the one that objects have in etcd.
+var Versions = []Version{
+	{GroupVersion: v1.SchemeGroupVersion, AddToScheme: v1.AddToScheme},
+	{GroupVersion: v1beta1.SchemeGroupVersion, AddToScheme: v1beta1.AddToScheme},
+	{GroupVersion: v1alpha1.SchemeGroupVersion, AddToScheme: v1alpha1.AddToScheme},
+}
+
+// StorageVersion is the version that objects have in etcd.
+func StorageVersion() schema.GroupVersion { return Versions[0].GroupVersion }
+
+// GroupVersions returns the group versions of Versions, in the same order.
+func GroupVersions() []schema.GroupVersion {
+	gvs := make([]schema.GroupVersion, 0, len(Versions))
+	for _, v := range Versions {
+		gvs = append(gvs, v.GroupVersion)
+	}
+	return gvs
+}
+
+// AddToScheme adds the internal types and every version to the scheme, and sets the order of preference.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(workshop.AddToScheme)
+	for _, v := range Versions {
+		builder.Register(v.AddToScheme)
+	}
+	builder.Register(func(scheme *runtime.Scheme) error { return scheme.SetVersionPriority(GroupVersions()...) })
+	return builder.AddToScheme(scheme)
+}

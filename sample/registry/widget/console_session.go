@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/sample/apis/workshop"
+)
+
+// maxConsoleLine bounds what a client makes the server keep, in bytes.
+const maxConsoleLine = 4096
+
+// consoleCommands are what a console understands; help lists them.
+var consoleCommands = []struct {
+	name, help string
+	run        func(out io.Writer, words []string, get func() (*workshop.Widget, error)) error
+}{
+	{"echo", "echo WORDS: say them", func(out io.Writer, words []string, _ func() (*workshop.Widget, error)) error {
+		_, err := fmt.Fprintln(out, strings.Join(words, " "))
+		return err
+	}},
+	{"show", "show: the widget as it is now", func(out io.Writer, _ []string, get func() (*workshop.Widget, error)) error {
+		widget, err := get()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%s/%s: model %s, grade %s, %d parts, %d ready\n",
+			widget.Namespace, widget.Name, widget.Spec.Model, widget.Spec.Grade, len(widget.Spec.Parts), widget.Status.ReadyReplicas)
+		return err
+	}},
+}
+
+// runConsole answers each line of the input until it ends or says exit, or until ctx is done.
+func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get func() (*workshop.Widget, error)) error {
+	lines := bufio.NewReaderSize(in, maxConsoleLine+len("\n"))
+	for ctx.Err() == nil {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return apierrors.NewBadRequest(fmt.Sprintf("a line is longer than %d bytes", maxConsoleLine))
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if words := strings.Fields(string(line)); len(words) > 0 {
+			if words[0] == "exit" {
+				return nil
+			}
+			if err := runCommand(out, errOut, words, get); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// runCommand returns an error where the session cannot go on: a widget that is gone, a client that
+// is. A missing right is an answer.
+func runCommand(out, errOut io.Writer, words []string, get func() (*workshop.Widget, error)) error {
+	var known []string
+	for _, command := range consoleCommands {
+		if command.name == words[0] {
+			err := command.run(out, words[1:], get)
+			if apierrors.IsForbidden(err) {
+				_, err = fmt.Fprintln(errOut, err)
+			}
+			return err
+		}
+		known = append(known, command.help)
+	}
+	known = append(known, "exit: leave")
+	if words[0] == "help" {
+		_, err := fmt.Fprintln(out, strings.Join(known, "\n"))
+		return err
+	}
+	_, err := fmt.Fprintf(errOut, "unknown command %q, expected one of:\n%s\n", words[0], strings.Join(known, "\n"))
+	return err
+}
+
+// writeStatus tells the client how the session ended, in the form that remotecommand expects.
+func writeStatus(w io.Writer, result error) error {
+	status := &metav1.Status{Status: metav1.StatusSuccess}
+	if result != nil {
+		var known apierrors.APIStatus
+		if !errors.As(result, &known) {
+			known = apierrors.NewInternalError(result)
+		}
+		s := known.Status()
+		status = &s
+	}
+	data, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package widget
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/sample/apis/workshop"
+)
+
+// destroyed is closed when Destroy is through.
+func destroyed(r *consoleREST) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		r.Destroy()
+		close(done)
+	}()
+	return done
+}
+
+// TestConsoleDestroy: a server that stops tells every open console so, and opens no more.
+func TestConsoleDestroy(t *testing.T) {
+	widgets := &oneWidget{}
+	r := newConsole(widgets, allowing())
+	url, ended := serveConsoles(t, r)
+	consoles := []*console{openConsole(t.Context(), t, url), openConsole(t.Context(), t, url)}
+	for _, c := range consoles {
+		c.say(t, "echo tick")
+		c.hear(t, c.out, "tick")
+	}
+	raw := dialWire(t, r)
+	if err := raw.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	done := destroyed(r)
+	if got := raw.hearStatus(t); got.Reason != metav1.StatusReasonServiceUnavailable || got.Code != http.StatusServiceUnavailable {
+		t.Errorf("got the status %v, want 503 ServiceUnavailable", got)
+	}
+	// The rest, a frame that says the connection ends, would wait for a reader.
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range consoles {
+		if err := c.end(t); err == nil || err.Error() != "the server is shutting down" {
+			t.Errorf("got %v, want that the server is shutting down", err)
+		}
+		await(t, "the end of the session", ended)
+	}
+	await(t, "the end of Destroy", done)
+
+	reads := widgets.reads.Load()
+	if err := openConsole(t.Context(), t, url).end(t); err == nil || !strings.Contains(err.Error(), "the server is shutting down") {
+		t.Errorf("console after Destroy: got %v, want that the server is shutting down", err)
+	}
+	if _, err := r.Connect(consoleContext(t.Context(), "w"), "w", nil, nil); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("connect after Destroy: got %v, want ServiceUnavailable", err)
+	}
+	if got := widgets.reads.Load(); got != reads {
+		t.Errorf("widget read %d times after Destroy, want it left alone: the store is destroyed too", got-reads)
+	}
+}
+
+// TestConsoleDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no console
+// that nobody would end.
+func TestConsoleDestroyBetween(t *testing.T) {
+	r := newConsole(&oneWidget{}, allowing())
+	recorder := httptest.NewRecorder()
+	handler, err := r.Connect(consoleContext(t.Context(), "w"), "w", nil, answer{recorder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Destroy()
+	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(handshake)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler.ServeHTTP(recorder, req)
+	if recorder.Code != http.StatusServiceUnavailable || !strings.Contains(recorder.Body.String(), "the server is shutting down") {
+		t.Errorf("got %d %s, want 503, for the server is shutting down", recorder.Code, recorder.Body)
+	}
+}
+
+// TestConsoleDestroyUnread: a client that reads nothing cannot keep the server from stopping, whether the server is about to
+// write or stuck in it.
+func TestConsoleDestroyUnread(t *testing.T) {
+	for name, answers := range map[string]bool{"silent": false, "in the middle of an answer": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newConsole(&oneWidget{}, allowing())
+			r.closeTimeout = 10 * time.Millisecond
+			w := dialWire(t, r)
+			if answers {
+				w.sayTick(t)
+			}
+			await(t, "the end of Destroy", destroyed(r))
+		})
+	}
+}
+
+// TestConsoleDestroyWaits: the server stops when its consoles have ended, and not before: it would cut off their last word.
+// How long it waits for a client that does not read is known to the second, in the time of the bubble.
+func TestConsoleDestroyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newConsole(&oneWidget{}, allowing())
+		dialWire(t, r)
+		began, done := time.Now(), destroyed(r)
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("Destroy is through while a console is open")
+		default:
+		}
+		<-done
+		if got := time.Since(began); got != consoleCloseTimeout {
+			t.Errorf("Destroy took %s, want %s", got, consoleCloseTimeout)
+		}
+	})
+}
+
+// TestConsoleDestroyHanging: a command that waits for the store keeps nobody waiting, and does not outlive its console.
+func TestConsoleDestroyHanging(t *testing.T) {
+	reading, released := make(chan struct{}), make(chan struct{})
+	r := newConsole(&oneWidget{then: func(ctx context.Context) error {
+		close(reading)
+		<-ctx.Done()
+		close(released)
+		return ctx.Err()
+	}}, allowing())
+	url, _ := serveConsoles(t, r)
+	c := openConsole(t.Context(), t, url)
+	c.say(t, "show")
+	await(t, "the command's question to the store", reading)
+	await(t, "the end of Destroy", destroyed(r))
+	if err := c.end(t); err == nil || err.Error() != "the server is shutting down" {
+		t.Errorf("got %v, want that the server is shutting down", err)
+	}
+	await(t, "the end of the command's question", released)
+}
+
+// TestConsoleContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a Status.
+// What it had sent before is not carried out any more.
+func TestConsoleContextEnds(t *testing.T) {
+	forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("the right is gone"))
+	for _, tc := range []struct {
+		name  string
+		cause error
+		want  metav1.Status
+	}{
+		{"a Status", forbidden, forbidden.ErrStatus},
+		{"a Status, wrapped", fmt.Errorf("session of jane: %w", forbidden), forbidden.ErrStatus},
+		{"no cause", nil, errEnded.ErrStatus},
+		{"any other error", errors.New("lease 7 expired"), errEnded.ErrStatus},
+	} {
+		for when, lines := range map[string]string{"silent": "", "in the middle of a command": "show\necho after\n"} {
+			t.Run(tc.name+", "+when, func(t *testing.T) {
+				ctx, end := context.WithCancelCause(t.Context())
+				defer end(nil)
+				w := dialWireWithin(ctx, t, newConsole(&oneWidget{then: func(ctx context.Context) error {
+					end(tc.cause)
+					<-ctx.Done()
+					return nil
+				}}, allowing()))
+				w.sayTick(t)
+				w.hearOut(t, "tick\n")
+				if lines == "" {
+					end(tc.cause)
+				} else {
+					w.send(t, masked(0x82, "\x00"+lines))
+					w.hearOut(t, "demo/w: model pendulum, grade Standard, 1 parts, 1 ready\n")
+				}
+				if diff := cmp.Diff(tc.want, w.hearStatus(t)); diff != "" {
+					t.Errorf("status (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestConsoleContextEndsUnread: a client that reads nothing is cut off in time.
+func TestConsoleContextEndsUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		r := newConsole(&oneWidget{}, allowing())
+		w := dialWireWithin(ctx, t, r)
+		w.sayTick(t)
+		synctest.Wait() // the answer is being written
+		began := time.Now()
+		end()
+		r.sessions.Wait()
+		if got := time.Since(began); got != consoleCloseTimeout {
+			t.Errorf("the session took %s to end, want %s", got, consoleCloseTimeout)
+		}
+	})
+}
+
+// TestConsoleClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and does
+// not wait for longer than it says.
+func TestConsoleClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newConsole(&oneWidget{}, allowing())
+		w := dialWire(t, r)
+		w.send(t, masked(0x82, "\x00exit\n"))
+		if got := w.hearStatus(t); got.Status != metav1.StatusSuccess {
+			t.Errorf("got the status %v, want success", got)
+		}
+		if code, _ := w.hear(t); code != 1000>>8 {
+			t.Errorf("got a frame that begins with %d, want one that closes", code)
+		}
+		began := time.Now()
+		w.send(t, masked(0x82, "\x00"+strings.Repeat("more\n", 1000)))
+		if _, err := w.reader.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v, want the end of the connection", err)
+		}
+		if got := time.Since(began); got != consoleCloseTimeout {
+			t.Errorf("the connection was closed after %s, want %s", got, consoleCloseTimeout)
+		}
+	})
+}
+
+// TestConsoleIdle: a console that is used stays open, one that nobody writes to is ended, so that forgotten ones do not add
+// up. Time is that of the bubble: nobody waits for hours.
+func TestConsoleIdle(t *testing.T) {
+	for name, lines := range map[string]int{"never used": 0, "used": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newConsole(&oneWidget{}, allowing())
+				w := dialWire(t, r)
+				for range lines {
+					<-time.After(consoleIdleTimeout - time.Second)
+					w.sayTick(t)
+					w.hearOut(t, "tick\n")
+				}
+				began := time.Now()
+				if got := w.hearStatus(t); got.Reason != metav1.StatusReasonTimeout || !strings.Contains(got.Message, "no input for 4h0m0s") {
+					t.Errorf("got the status %v, want Timeout, for there was no input for 4h0m0s", got)
+				}
+				if got := time.Since(began); got != consoleIdleTimeout {
+					t.Errorf("the silence lasted %s, want %s", got, consoleIdleTimeout)
+				}
+				r.Destroy()
+			})
+		})
+	}
+}

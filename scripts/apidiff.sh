@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Shows what breaks the users of the public packages, since the last tag, or where there is none since the merge base with the
+# branch that origin calls its own. Whether a break is wanted is for people to judge, so it fails for none.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+base=$(git describe --tags --abbrev=0 2>/dev/null || git merge-base HEAD "$(git rev-parse --verify --quiet origin/HEAD || git rev-parse HEAD)")
+if git diff --quiet "$base" -- pkg; then
+  echo "Since $(git rev-parse --short "$base") the packages of the library are the same."
+  exit
+fi
+(cd scripts/tools && CGO_ENABLED=0 go build -o ../../bin/apidiff golang.org/x/exp/cmd/apidiff)
+
+work=$(mktemp -d)
+trap 'git worktree remove --force "$work/base"; rm -rf "$work"' EXIT
+git worktree add --quiet --detach "$work/base" "$base"
+breaks=
+for dir in $(cd "$work/base" && go list -f '{{if ne .Name "main"}}{{.Dir}}{{end}}' ./pkg/...); do
+  pkg=${dir#"$work/base/"}
+  (cd "$work/base" && "$OLDPWD/bin/apidiff" -w "$work/export" "./$pkg")
+  if [ ! -d "$pkg" ]; then
+    breaks+="$pkg: gone"$'\n'
+  elif found=$(bin/apidiff -incompatible "$work/export" "./$pkg") && [ -n "$found" ]; then
+    breaks+="$pkg:"$'\n'"$found"$'\n'
+  fi
+done
+base=$(git rev-parse --short "$base")
+if [ -n "$breaks" ]; then
+  printf 'Since %s this breaks users of the library:\n%s' "$base" "$breaks"
+else
+  echo "Since $base nothing breaks users of the library."
+fi
