@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/sample/install"
 )
 
@@ -36,6 +37,7 @@ func newTypedScheme() *runtime.Scheme {
 	for _, v := range install.Versions {
 		utilruntime.Must(v.AddToScheme(scheme))
 	}
+	identity.AddToScheme(scheme, install.StorageVersion())
 	utilruntime.Must(metav1.AddMetaToScheme(scheme))
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return scheme
