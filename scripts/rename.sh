@@ -19,12 +19,14 @@ if [ ${#problems[@]} -gt 0 ]; then
 fi
 
 old=$(sed -n 's/^module //p' go.mod)
-# Protobuf has the module with dots.
+# Protobuf has the module with dots, OpenAPI's functions its last element.
 proto() { tr '/-' '._' <<<"$1"; }
+openapi() { tr -d . <<<"schema_${1##*/}_" | tr - _; }
 quote() { sed 's/[.\/]/\\&/g' <<<"$1"; }
 git grep -Ilz '' -- ':!LICENSE' | xargs -0 sed -i \
   -e "s/$(quote "$old")/$(quote "$module")/g" \
-  -e "s/$(quote "$(proto "$old")")/$(quote "$(proto "$module")")/g"
+  -e "s/$(quote "$(proto "$old")")/$(quote "$(proto "$module")")/g" \
+  -e "s/$(openapi "$old")/$(openapi "$module")/g"
 # Import blocks are sorted by path, and the paths changed.
 git ls-files -z '*.go' | xargs -0 gofmt -w
 echo "Renamed to module $module. Look at it with: git diff --stat HEAD"
