@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Shows what breaks the users of the public packages, since the last tag, or where there is none since the merge base with the
-# branch that origin calls its own. Whether a break is wanted is for people to judge, so it fails for none.
+# branch that origin calls its own, or on that branch since the commit before. Whether a break is wanted is for people to judge,
+# so it fails for none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=$(git describe --tags --abbrev=0 2>/dev/null || git merge-base HEAD "$(git rev-parse --verify --quiet origin/HEAD || git rev-parse HEAD)")
+if [ "$(git rev-parse "$base^{commit}")" = "$(git rev-parse HEAD)" ]; then base=$(git rev-parse --verify --quiet HEAD^ || echo "$base"); fi
 if git diff --quiet "$base" -- pkg; then
   echo "Since $(git rev-parse --short "$base") the packages of the library are the same."
   exit
@@ -14,14 +16,16 @@ work=$(mktemp -d)
 trap 'git worktree remove --force "$work/base"; rm -rf "$work"' EXIT
 git worktree add --quiet --detach "$work/base" "$base"
 breaks=
-for dir in $(cd "$work/base" && go list -f '{{if ne .Name "main"}}{{.Dir}}{{end}}' ./pkg/...); do
+dirs=$(cd "$work/base" && go list -f '{{if ne .Name "main"}}{{.Dir}}{{end}}' ./pkg/...)
+for dir in $dirs; do
   pkg=${dir#"$work/base/"}
   (cd "$work/base" && "$OLDPWD/bin/apidiff" -w "$work/export" "./$pkg")
   if [ ! -d "$pkg" ]; then
     breaks+="$pkg: gone"$'\n'
-  elif found=$(bin/apidiff -incompatible "$work/export" "./$pkg") && [ -n "$found" ]; then
-    breaks+="$pkg:"$'\n'"$found"$'\n'
+    continue
   fi
+  found=$(bin/apidiff -incompatible "$work/export" "./$pkg")
+  [ -z "$found" ] || breaks+="$pkg:"$'\n'"$found"$'\n'
 done
 base=$(git rev-parse --short "$base")
 if [ -n "$breaks" ]; then

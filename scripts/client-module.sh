@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes a Go module of the types and clients of the sample, for those who call the API: it has their dependencies and none of
-# the server's. The import paths stay, so nothing in it is changed.
+# the server's. Its path is another than ours, since a package must be in one module only.
 #
-# Usage: scripts/client-module.sh DIRECTORY
+# Usage: scripts/client-module.sh DIRECTORY MODULE
 set -euo pipefail
-to=$(realpath -m "${1:?expected the directory to make the module in}")
+[ $# = 2 ] || { echo "usage: client-module.sh DIRECTORY MODULE" >&2; exit 2; }
+to=$(realpath -m "$1") module=$2
 cd "$(dirname "$0")/.."
 [ ! -e "$to" ] || { echo "client-module: $to exists, expected a new directory" >&2; exit 2; }
 
@@ -12,10 +13,12 @@ mkdir -p "$to"
 git ls-files -z --cached --others --exclude-standard -- sample/apis sample/client | grep -zv '_test\.go$' | xargs -0 cp --parents -t "$to"
 mv "$to"/sample/* "$to"
 rmdir "$to/sample"
-cp LICENSE "$to"
-# The same versions as the server's.
-sed "1,/^module /s|^module .*|module $(go list -m)/sample|" go.mod >"$to/go.mod"
-cp go.sum "$to"
+cp LICENSE go.sum "$to"
+# The same versions as the server's, without its tools.
+sed "s|^module .*|module $module|; /^tool (/,/^)/d; /^tool /d" go.mod >"$to/go.mod"
+ours=$(go list -m)
 cd "$to"
+find . -name '*.go' -print0 | xargs -0 sed -i "s|\"$ours/sample/|\"$module/|"
 go mod tidy
-echo "The module $(go list -m) is in $to"
+gofmt -l . | xargs -r gofmt -w
+echo "The module $module is in $to"

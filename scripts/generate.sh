@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes all generated code anew: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
+# Regenerates all generated code: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
 # version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. They are built into
 # bin/generators. Protobuf needs protoc; where it is missing and apt-get may install it, it is installed.
 set -euo pipefail

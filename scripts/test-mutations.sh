@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Proves that the tests test: each test/mutations/*.patch takes one behaviour away, and the test that it names must then
 # fail. A patch begins with lines such as
-#   Test: go test ./pkg/registry/... -run 'TestWidgetValidation'
+#   Test: go test ./pkg/apiserver -run 'TestRBAC' -count=1
 # The patches are applied to a copy of the tree, never to the tree itself.
 #
 # Usage: scripts/test-mutations.sh [--part=K/N | PATCH ...]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package output is the flag --output and what it decides: a result as text or as JSON.
-//
-// The commands beside it call it; it calls cobra.
 package output
 
 import (

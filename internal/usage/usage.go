@@ -2,8 +2,6 @@
 
 // Package usage finds everything that is wrong with a command line, so that one run shows it all, each with what would
 // be right. Errors of other kinds pass through it untouched.
-//
-// The commands beside it call it; it calls cobra and pflag.
 package usage
 
 import (

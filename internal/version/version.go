@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version holds the version of the kit. The commands print it; the Makefile stamps it from git.
+// Package version has the version of a binary: stamped by scripts/build.sh, or else that of its main module.
 package version
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -12,11 +13,11 @@ import (
 // version is stamped with -ldflags "-X example.com/extension-apiserver/internal/version.version=...".
 // The version of Kubernetes in k8s.io/component-base/version stays that of the libraries: their deprecation warnings are
 // computed from it.
-var version = "v0.0.0-unstamped"
+var version string
 
 // Info says what a binary was made of.
 type Info struct {
-	// Version is that of the kit, from git.
+	// Version is that of the main module.
 	Version string `json:"version"`
 	// Libraries are the versions of the modules that decide how the binary behaves, by module path.
 	Libraries map[string]string `json:"libraries"`
@@ -26,10 +27,14 @@ type Info struct {
 
 // Get returns the version and those of the named modules that the binary contains.
 func Get(modules ...string) Info {
-	info := Info{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info := Info{Version: cmp.Or(version, "v0.0.0-unstamped"), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	var deps []*debug.Module
 	if build, ok := debug.ReadBuildInfo(); ok {
 		deps = build.Deps
+		// Of a module that was got by its version; in a checkout it is (devel), or made of the commit.
+		if version == "" && build.Main.Version != "(devel)" {
+			info.Version = cmp.Or(build.Main.Version, info.Version)
+		}
 	}
 	info.Libraries = libraries(deps, modules)
 	return info

@@ -29,7 +29,8 @@ import (
 	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
-// API is what a server serves. All else of a server is the same for every API.
+// API is what a server serves. Everything else is the same for every server. Feature gates, metrics and the monitor
+// of storage sizes are those of the k8s.io libraries, one for all servers of a process.
 type API struct {
 	// Name is that of the component: in logs, in metrics, in hints, and in the default of --data-dir. It is a
 	// DNS label.
@@ -40,7 +41,8 @@ type API struct {
 	// conversions and validations, and the order of the versions (runtime.Scheme.SetVersionPriority), the
 	// preferred one first.
 	AddToScheme func(*runtime.Scheme) error
-	// StorageVersion is the version that objects have in etcd: v1, for example.
+	// StorageVersion is the version that objects have in etcd, v1 for example. A kind that it does not know is
+	// stored in the preferred version of those that do.
 	StorageVersion string
 	// OpenAPI returns the generated definitions of the kinds of all versions. Those of the kinds that every
 	// server has are added.
@@ -62,7 +64,7 @@ type EmbeddedEtcd interface {
 	ValidateDataDir(dataDir string) []error
 	// Start starts an etcd on the directory and waits until it answers clients at the endpoint. An error that
 	// stops it while it runs is sent to failed. After the server that uses it has stopped, closeEtcd stops
-	// it and gives its directory free.
+	// it and releases its directory.
 	Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error)
 }
 
@@ -81,6 +83,17 @@ func (a API) groupVersion(version string) schema.GroupVersion {
 
 func (a API) servesIdentityReview(scheme *runtime.Scheme) bool {
 	return scheme.Recognizes(a.groupVersion(a.IdentityReview).WithKind("IdentityReview"))
+}
+
+// storageScheme returns a scheme whose first version is the one that objects have in etcd.
+func (a API) storageScheme() (*runtime.Scheme, error) {
+	scheme, err := a.newScheme()
+	if err != nil {
+		return nil, err
+	}
+	stored := a.groupVersion(a.StorageVersion)
+	others := slices.DeleteFunc(scheme.PrioritizedVersionsForGroup(a.Group), func(gv schema.GroupVersion) bool { return gv == stored })
+	return scheme, scheme.SetVersionPriority(append([]schema.GroupVersion{stored}, others...)...)
 }
 
 // apiGroupInfo makes the storage of every kind.
@@ -116,8 +129,12 @@ func (a API) newScheme() (*runtime.Scheme, error) {
 	if err := a.AddToScheme(scheme); err != nil {
 		return scheme, fmt.Errorf("register the kinds: %w", err)
 	}
+	gv := a.groupVersion(a.IdentityReview)
+	if a.servesIdentityReview(scheme) {
+		return scheme, fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s", a.IdentityReview, gv)
+	}
 	// To register it in another version would make that version.
-	if gv := a.groupVersion(a.IdentityReview); slices.Contains(scheme.PrioritizedVersionsForGroup(a.Group), gv) {
+	if slices.Contains(scheme.PrioritizedVersionsForGroup(a.Group), gv) {
 		identity.AddToScheme(scheme, gv)
 	}
 	return scheme, nil
@@ -201,6 +218,9 @@ func (a API) validateKinds(scheme *runtime.Scheme) []error {
 	_, err := a.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		return all.Errors()
+	}
+	if err != nil {
+		return []error{err}
 	}
 	return nil
 }

@@ -59,6 +59,12 @@ func TestValidateAPI(t *testing.T) {
 			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
 		{"stored version that is not served", func(a *API) { a.StorageVersion = "v7" }, []string{"StorageVersion is \"v7\", expected one of"}},
 		{"identity reviews in a version that is not served", func(a *API) { a.IdentityReview = "v7" }, []string{"IdentityReview is \"v7\", expected one of"}},
+		{"own kind IdentityReview", func(a *API) {
+			a.AddToScheme = func(scheme *runtime.Scheme) error {
+				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Item{})
+				return addToScheme(scheme)
+			}
+		}, []string{"AddToScheme registers a kind IdentityReview"}},
 		{"registration fails", func(a *API) { a.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") } }, []string{"register the kinds: no such type"}},
 		{"no kinds", func(a *API) { a.Kinds = nil }, []string{"there are no kinds"}},
 		{"kind twice", func(a *API) { a.Kinds = append(a.Kinds, item.NewStorage) }, []string{"register items: two kinds have this resource"}},

@@ -79,14 +79,14 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
-	if err := o.applyStorage(ctx, c); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			c.etcd.close()
 		}
 	}()
+	if err := o.applyStorage(ctx, c); err != nil {
+		return nil, err
+	}
 	o.applyDescription(c.generic)
 	if err := o.ServerRun.ApplyTo(&c.generic.Config); err != nil {
 		return nil, fmt.Errorf("apply request limits: %w", err)
@@ -241,7 +241,11 @@ func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 	// and fairness takes every list for a small one.
 	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
 	etcdOptions.StorageConfig.Transport.TracerProvider = c.generic.TracerProvider
-	if err := etcdOptions.ApplyWithStorageFactoryTo(o.newStorageFactory(&etcdOptions), &c.generic.Config); err != nil {
+	factory, err := o.newStorageFactory(&etcdOptions)
+	if err != nil {
+		return err
+	}
+	if err := etcdOptions.ApplyWithStorageFactoryTo(factory, &c.generic.Config); err != nil {
 		return fmt.Errorf("apply storage: %w", err)
 	}
 	return nil

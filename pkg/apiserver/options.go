@@ -48,11 +48,10 @@ type Options struct {
 // k8s.io libraries are those of the process: two servers in one have the same.
 var addLogGates = sync.OnceValue(func() error { return logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate) })
 
-// NewOptions returns the defaults of a server for the API, which API.Validate found nothing wrong with.
+// NewOptions returns the defaults of a server for the API. Validate reports what is wrong with the API, too.
 func NewOptions(api API) *Options {
 	utilruntime.Must(addLogGates())
-	scheme, err := api.newScheme()
-	utilruntime.Must(err)
+	scheme, _ := api.newScheme() // Validate reports what is wrong with it
 	codecs := serializer.NewCodecFactory(scheme)
 	recommended := genericoptions.NewRecommendedOptions("", nil)
 	recommended.Etcd = nil
@@ -155,6 +154,9 @@ func (o *Options) Complete() {
 // Validate returns everything that is wrong, in the order of the sections of the help text, more or less. It sets the
 // feature gates, since what is right depends on them.
 func (o *Options) Validate() []error {
+	if err := o.api.Validate(); err != nil {
+		return []error{err}
+	}
 	var errs []error
 	gates := o.ServerRun.ComponentGlobalsRegistry.Set()
 	if gates != nil {

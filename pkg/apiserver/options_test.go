@@ -218,3 +218,18 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+// TestOptionsOfBadAPI: who embeds a server, too, is told what is wrong with its API before anything is started.
+func TestOptionsOfBadAPI(t *testing.T) {
+	for name, change := range map[string]func(*API){
+		"group of Kubernetes":  func(a *API) { a.Group = "bad.k8s.io" },
+		"no registered kinds":  func(a *API) { a.AddToScheme = nil },
+		"no version is stored": func(a *API) { a.StorageVersion = "" },
+	} {
+		bad := testAPI
+		change(&bad)
+		if got := NewOptions(bad).Validate(); len(got) != 1 || !strings.HasPrefix(got[0].Error(), "the API cannot be served: ") {
+			t.Errorf("%s: got %v, want one error about the API", name, got)
+		}
+	}
+}

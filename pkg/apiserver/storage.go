@@ -16,11 +16,15 @@ import (
 )
 
 // newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which ignores
-// --storage-media-type.
-func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) serverstorage.StorageFactory {
+// --storage-media-type. It stores each kind in the first version of a scheme that knows the kind.
+func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serverstorage.StorageFactory, error) {
+	scheme, err := o.api.storageScheme()
+	if err != nil {
+		return nil, err
+	}
 	return serverstorage.NewDefaultStorageFactory(
 		etcd.StorageConfig, etcd.DefaultStorageMediaType, o.codecs,
-		serverstorage.NewDefaultResourceEncodingConfig(o.scheme), serverstorage.NewResourceConfig(), nil)
+		serverstorage.NewDefaultResourceEncodingConfig(scheme), serverstorage.NewResourceConfig(), nil), nil
 }
 
 // waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
@@ -19,8 +22,8 @@ import (
 	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
-// TestStoredForm: objects are stored in the first version of the list, in protobuf unless the flag says otherwise. The
-// library's usual way to apply the flag ignores it.
+// TestStoredForm: objects are stored in protobuf unless the flag says otherwise. The library's usual way to apply the flag ignores
+// it.
 func TestStoredForm(t *testing.T) {
 	for _, tc := range []struct{ mediaType, prefix string }{
 		{"", "k8s\x00"},
@@ -32,19 +35,50 @@ func TestStoredForm(t *testing.T) {
 			if tc.mediaType != "" {
 				o.Etcd.DefaultStorageMediaType = tc.mediaType
 			}
-			config, err := o.newStorageFactory(o.Etcd).NewConfig(api.Resource("items"), &api.Item{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			data, err := runtime.Encode(config.Codec, &api.Item{Spec: api.ItemSpec{Purpose: "measures"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := storedItem(t, o)
 			if !bytes.HasPrefix(data, []byte(tc.prefix)) || !bytes.Contains(data, []byte(v1.SchemeGroupVersion.String())) {
 				t.Errorf("stored item: got %q, want %s that begins with %q", data, v1.SchemeGroupVersion, tc.prefix)
 			}
 		})
 	}
+}
+
+// TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone.
+func TestStoredVersion(t *testing.T) {
+	v2 := schema.GroupVersion{Group: api.GroupName, Version: "v2"}
+	two := testAPI
+	two.AddToScheme = func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypes(v2, &v1.Item{}, &v1.ItemList{})
+		metav1.AddToGroupVersion(scheme, v2)
+		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v2, v1.SchemeGroupVersion))
+	}
+	for _, stored := range []schema.GroupVersion{v1.SchemeGroupVersion, v2} {
+		two.StorageVersion = stored.Version
+		if err := two.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if data := storedItem(t, NewOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
+			t.Errorf("stored item: got %q, want %s", data, stored)
+		}
+	}
+}
+
+// storedItem is what etcd gets of an item.
+func storedItem(t *testing.T, o *Options) []byte {
+	t.Helper()
+	factory, err := o.newStorageFactory(o.Etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := factory.NewConfig(api.Resource("items"), &api.Item{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := runtime.Encode(config.Codec, &api.Item{Spec: api.ItemSpec{Purpose: "measures"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // TestStorageConnections: the stores send spans to where the flag says, and tell priority and fairness how many objects

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// StorageFlags returns those of the server's flags that say where its storage is, for commands that operate it: who has the
-// server's command line has theirs.
+// StorageFlags returns those of the server's flags that say where its storage is, for commands that operate it.
 func (o *Options) StorageFlags() *pflag.FlagSet {
 	flags := o.Flags()
 	some := pflag.NewFlagSet("storage", pflag.ContinueOnError)

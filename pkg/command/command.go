@@ -26,14 +26,14 @@ import (
 //   - 2 when the command line is wrong: every problem with it is listed, and nothing was started.
 //
 // What it prints on standard error is the log, and at the end the reason if it failed.
-func Run(api apiserver.API, more ...New) int {
+func Run(api apiserver.API, more ...Subcommand) int {
 	return run(genericapiserver.SetupSignalContext(), api, more, os.Args[1:], os.Stderr)
 }
 
-// New makes a command for a server of the API. storagecommand.New is one.
-type New func(apiserver.API) *cobra.Command
+// Subcommand makes a command for a server of the API. storagecommand.New is one.
+type Subcommand func(apiserver.API) *cobra.Command
 
-func run(ctx context.Context, api apiserver.API, more []New, args []string, stderr io.Writer) int {
+func run(ctx context.Context, api apiserver.API, more []Subcommand, args []string, stderr io.Writer) int {
 	if err := api.Validate(); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", api.Name, err)
 		return 1
@@ -59,7 +59,7 @@ func run(ctx context.Context, api apiserver.API, more []New, args []string, stde
 	return usage.ExitCode
 }
 
-func newRootCommand(api apiserver.API, more []New, args []string) *cobra.Command {
+func newRootCommand(api apiserver.API, more []Subcommand, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   api.Name,
 		Short: "An API server behind the aggregation layer of kube-apiserver",

@@ -19,21 +19,26 @@ import (
 
 func newServeCommand(api apiserver.API, args []string) *cobra.Command {
 	options := apiserver.NewOptions(api)
+	stores, etcd := "in the etcd of --etcd-servers", ` \
+    --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`
+	inPod := etcd
+	if api.EmbeddedEtcd != nil {
+		stores, inPod = "in an embedded etcd, or "+stores, ""
+	}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API",
 		Long: usage.Text(api.Name, `Serve the API to kube-apiserver's aggregation layer.
 
 Identity is accepted from the cluster's front proxy, from client certificates of the cluster's CA and from bearer tokens;
-every request is authorized by the cluster. Objects are stored in an embedded etcd, or in the etcd of --etcd-servers.
+every request is authorized by the cluster. Objects are stored `+stores+`.
 
 Examples:
   # In a pod, with the pod's ServiceAccount:
-  SERVER serve --tls-cert-file=/certs/tls.crt --tls-private-key-file=/certs/tls.key
+  SERVER serve --tls-cert-file=/certs/tls.crt --tls-private-key-file=/certs/tls.key`+inPod+`
 
   # Outside of the cluster, with an etcd of its own:
-  SERVER serve --kubeconfig=server.kubeconfig --tls-cert-file=tls.crt --tls-private-key-file=tls.key \
-    --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`),
+  SERVER serve --kubeconfig=server.kubeconfig --tls-cert-file=tls.crt --tls-private-key-file=tls.key`+etcd),
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Complete()

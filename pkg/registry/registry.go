@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry makes the API group of a server of the storages of its kinds.
+// Package registry builds the API group of a server from the storage of its kinds.
 package registry
 
 import (
@@ -110,7 +110,7 @@ func (g *group) checkList(gv schema.GroupVersion, path string, main rest.Storage
 	}
 	list := lister.NewList()
 	if !meta.IsListType(list) {
-		return fmt.Errorf("register %s: NewList returns %T, which is no list", path, list)
+		return fmt.Errorf("register %s: NewList returns %T, which is not a list", path, list)
 	}
 	kind, err := g.hubKind(list)
 	if err != nil {

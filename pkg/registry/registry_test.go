@@ -147,7 +147,7 @@ func TestKindErrors(t *testing.T) {
 		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"items": listed{object: &api.Item{}, list: &metav1.PartialObjectMetadataList{}}})},
 			"register items: no kind is registered for the type v1.PartialObjectMetadataList"},
 		{"list that is none", []NewStorage{of(map[string]rest.Storage{"items": listed{object: &api.Item{}, list: &api.Item{}}})},
-			"register items: NewList returns *api.Item, which is no list"},
+			"register items: NewList returns *api.Item, which is not a list"},
 		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"items": items})}, "no kind is served in version " + empty.String()},
 		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": items}), of(map[string]rest.Storage{"b/status": items})},
 			"[register a/status: the same NewStorage does not make its parent resource a, register b/status: the same NewStorage does not make its parent resource b]"},

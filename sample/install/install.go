@@ -2,8 +2,6 @@
 
 // Package install holds the one list of the versions that the server serves. The scheme, the storage, the discovery
 // order and the APIService registrations are all made from it.
-//
-// pkg/apiserver, cmd/extension-apiserver and the tests call it; it calls the packages of the versions.
 package install
 
 import (

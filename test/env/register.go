@@ -32,7 +32,7 @@ import (
 const registerTimeout = 90 * time.Second
 
 // Register makes the Service and, last, the APIServices, and waits at every kube-apiserver until they are Available, are
-// in discovery and OpenAPI, and a write succeeds: a server can be Available and Ready while it refuses every write.
+// in discovery and OpenAPI, and no write is refused by the server itself: it can be Available and Ready while it refuses all.
 func (e *Environment) Register(ctx context.Context) error {
 	if err := e.applyService(ctx); err != nil {
 		return err
@@ -101,8 +101,8 @@ func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.API
 	}
 }
 
-// tryWrites creates an empty object of every resource, as a dry run: a server that accepts writes admits it, and may find it
-// invalid.
+// tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission plugins
+// that validate; an IdentityReview is complete, and passes all of them.
 func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {

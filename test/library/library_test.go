@@ -4,6 +4,7 @@ package library
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 	"golang.org/x/tools/txtar"
+
+	"example.com/extension-apiserver/internal/certs"
 )
 
 const (
@@ -41,19 +44,25 @@ func TestForeignModule(t *testing.T) {
 	if out := run("./server version"); !strings.HasPrefix(out, "notes-apiserver ") {
 		t.Errorf("version: got %q, want the name of the server", out)
 	}
-	if out := run("./server apiservices --help"); !strings.Contains(out, "notes-apiserver apiservices") {
-		t.Errorf("help: got %q, want the name of the server in the examples", out)
+	ca, err := certs.NewCA(certs.CAOptions{Name: "serving-ca", Usage: x509.ExtKeyUsageServerAuth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "ca.crt"), string(certs.Bundle{ca.Certificate}.PEM()))
+	if out := run("./server apiservices --service=notes --namespace=notes --ca-file=ca.crt"); !strings.Contains(out, "name: v1alpha1.notes.example.org") {
+		t.Errorf("apiservices: got %q, want one for the project's own version", out)
 	}
 	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out, "--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
 		t.Errorf("serve without flags: got %q, want exit code 2 and --etcd-servers asked for", out)
 	}
 }
 
-// TestClientModule: the types and clients of the sample are a module that knows nothing of a server.
+// TestClientModule: the types and clients of the sample make a module that inherits nothing of a server, and that can be used
+// beside the kit.
 func TestClientModule(t *testing.T) {
-	root := filepath.Join("..", "..")
+	const module = "platform.example.org/workshop-client"
 	clients := filepath.Join(t.TempDir(), "clients")
-	shell(t, root, "scripts/client-module.sh "+clients)
+	shell(t, filepath.Join("..", ".."), "scripts/client-module.sh "+clients+" "+module)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module platform.example.org/consumer\n\ngo 1.26.0\n")
 	write(t, filepath.Join(dir, "main.go"), `package main
@@ -63,8 +72,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	v1 "`+kit+`/sample/apis/workshop/v1"
-	"`+kit+`/sample/client/clientset/versioned"
+	v1 "`+module+`/apis/workshop/v1"
+	"`+module+`/client/clientset/versioned"
 )
 
 func main() {
@@ -72,9 +81,9 @@ func main() {
 	fmt.Println(clients.WorkshopV1().Widgets("default"), &v1.Widget{}, err)
 }
 `)
-	shell(t, dir, "go mod edit -require="+kit+"/sample@v0.0.0 -replace="+kit+"/sample@v0.0.0="+clients+" && go mod tidy && go vet ./...", "GOFLAGS=-mod=mod -trimpath")
+	shell(t, dir, "go mod edit -require="+module+"@v0.0.0 -replace="+module+"@v0.0.0="+clients+" && go mod tidy && go vet ./...", "GOFLAGS=-mod=mod -trimpath")
 	for line := range strings.SplitSeq(shell(t, dir, "go list -m all", "GOFLAGS=-mod=mod"), "\n") {
-		for _, server := range []string{kit + " ", "k8s.io/apiserver ", "go.etcd.io/etcd", "google.golang.org/grpc "} {
+		for _, server := range []string{kit, "k8s.io/apiserver ", "k8s.io/code-generator ", "go.etcd.io/etcd", "google.golang.org/grpc "} {
 			if strings.HasPrefix(line, server) {
 				t.Errorf("a client inherits the module %s", line)
 			}
@@ -113,7 +122,7 @@ func publish(t *testing.T, version string) string {
 func removeFromCache(t *testing.T, version string) {
 	t.Helper()
 	cache := goenv(t, "GOMODCACHE")
-	shell(t, ".", "chmod -R u+w "+filepath.Join(cache, filepath.FromSlash(kit)+"@"+version)+" && rm -rf "+
+	shell(t, ".", "chmod -R u+w "+filepath.Join(cache, filepath.FromSlash(kit)+"@"+version)+" || true; rm -rf "+
 		filepath.Join(cache, filepath.FromSlash(kit)+"@"+version)+" "+filepath.Join(cache, "cache", "download", filepath.FromSlash(kit), "@v", version+".*"))
 }
 

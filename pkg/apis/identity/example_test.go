@@ -15,7 +15,7 @@ import (
 func ExampleAddToScheme() {
 	scheme := runtime.NewScheme()
 	identity.AddToScheme(scheme, schema.GroupVersion{Group: "fixture.example.com", Version: "v1"})
-	gvk, err := scheme.New(schema.GroupVersionKind{Group: "fixture.example.com", Version: "v1", Kind: "IdentityReview"})
-	fmt.Printf("%T %v\n", gvk, err)
+	obj, err := scheme.New(schema.GroupVersionKind{Group: "fixture.example.com", Version: "v1", Kind: "IdentityReview"})
+	fmt.Printf("%T %v\n", obj, err)
 	// Output: *identity.IdentityReview <nil>
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gadget stores the kind Gadget, the smallest complete kind: what a new kind costs.
-//
-// pkg/registry lists it in its table; it calls the generic registry of k8s.io/apiserver.
 package gadget
 
 import (

@@ -3,8 +3,6 @@
 // Package widget stores the kind Widget: its rules (strategy.go, validation.go), its columns (columns.go), the fields by
 // which it is selected and the names that they have in each version (selection.go, fields.go), and its REST storage with
 // the subresources status, scale and console.
-//
-// The API in package sample lists it; it calls the generic registry of k8s.io/apiserver.
 package widget
 
 import (

@@ -12,24 +12,28 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/sample/install"
 	"example.com/extension-apiserver/test/env"
 )
 
 type flags struct {
 	dir          string
 	externalEtcd bool
-	widgets      int
+	copyOf       string
+	copies       int
 	measure      time.Duration
 }
 
@@ -37,7 +41,8 @@ func main() {
 	var f flags
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
-	flag.IntVar(&f.widgets, "widgets", 0, "Create so many copies of sample/objects/widget.yaml in the namespace default first.")
+	flag.StringVar(&f.copyOf, "copy-of", "", "File with an object of which copies are created first, in the namespace default.")
+	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
 	flag.DurationVar(&f.measure, "measure", -1, "Leave everything idle for so long, print the memory of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -64,7 +69,7 @@ func run(ctx context.Context, f flags) (err error) {
 		return err
 	}
 	fmt.Printf("Ready after %.1fs.\n", time.Since(began).Seconds())
-	if err := createWidgets(ctx, e, f.widgets); err != nil {
+	if err := createCopies(ctx, e, f.copyOf, f.copies); err != nil {
 		return err
 	}
 	if f.measure >= 0 {
@@ -74,18 +79,25 @@ func run(ctx context.Context, f flags) (err error) {
 In another terminal:
 
   export KUBECONFIG=%s PATH=%s:$PATH
-  kubectl apply -f sample/objects/widget.yaml
-  kubectl get widgets -A -w
-  kubectl create -f sample/objects/identityreview.yaml -o yaml
-
+%s
 Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
-`, abs(kubeconfig), abs(filepath.Join("bin", env.Minor)))
+`, abs(kubeconfig), abs(filepath.Join("bin", env.Minor)), examples())
 	<-e.Done()
 	if ctx.Err() == nil {
 		return e.Failure()
 	}
 	fmt.Println("\nStopping ...")
 	return nil
+}
+
+// examples are commands for the objects of the sample, if it is there.
+func examples() string {
+	var commands strings.Builder
+	files, _ := filepath.Glob("sample/objects/*.yaml") // the pattern is right
+	for _, file := range files {
+		fmt.Fprintf(&commands, "  kubectl create -f %s -o yaml\n", file)
+	}
+	return commands.String()
 }
 
 // measure prints what the kernel says of the server's memory after it was idle.
@@ -103,41 +115,61 @@ func measure(ctx context.Context, e *env.Environment, idle time.Duration) error 
 	return nil
 }
 
-// createWidgets creates n copies of the sample, 16 at a time.
-func createWidgets(ctx context.Context, e *env.Environment, n int) error {
-	if n == 0 {
+// createCopies creates n copies of the object in the file, 16 at a time.
+func createCopies(ctx context.Context, e *env.Environment, file string, n int) error {
+	if file == "" {
 		return nil
 	}
-	config, err := e.AdminConfig()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	config.QPS = -1
-	client, err := dynamic.NewForConfig(config)
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	client, err := clientFor(e, object.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile("sample/objects/widget.yaml")
-	if err != nil {
-		return err
-	}
-	sample := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &sample.Object); err != nil {
-		return err
-	}
-	widgets := client.Resource(install.GroupVersions()[0].WithResource("widgets")).Namespace("default")
 	creators, ctx := errgroup.WithContext(ctx)
 	creators.SetLimit(16)
 	for i := range n {
 		creators.Go(func() error {
-			widget := sample.DeepCopy()
-			widget.SetNamespace("default")
-			widget.SetName(fmt.Sprintf("%s-%d", sample.GetName(), i))
-			_, err := widgets.Create(ctx, widget, metav1.CreateOptions{})
+			one := object.DeepCopy()
+			one.SetNamespace(metav1.NamespaceDefault)
+			one.SetName(fmt.Sprintf("%s-%d", object.GetName(), i))
+			_, err := client.Create(ctx, one, metav1.CreateOptions{})
 			return err
 		})
 	}
 	return creators.Wait()
+}
+
+// clientFor is for objects of the kind in the namespace default.
+func clientFor(e *env.Environment, kind schema.GroupVersionKind) (dynamic.ResourceInterface, error) {
+	config, err := e.AdminConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := restmapper.GetAPIGroupResources(discoveryClient)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := restmapper.NewDiscoveryRESTMapper(groups).RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, err
+	}
+	return client.Resource(mapping.Resource).Namespace(metav1.NamespaceDefault), nil
 }
 
 // writeKubeconfig copies the administrator's kubeconfig to where a user looks for it.

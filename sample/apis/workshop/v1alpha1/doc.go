@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 is the served version v1alpha1 of the API group workshop.example.com: deprecated, and shaped unlike v1,
-// with fields of other names in other places. It shows how an old version stays usable without loss: conversion.go
+// with fields of other names in other places. It shows how an old version stays usable without loss: widget_conversion.go
 // moves what has a place in v1 and keeps the rest in annotations.
 //
 // Clients, sample/install and the generated code use it; it calls nothing but apimachinery.
