@@ -133,7 +133,7 @@ func (e *Environment) prepare() error {
 
 func (e *Environment) binary(name string) string { return filepath.Join(e.root, "bin", Minor, name) }
 func (e *Environment) serverBinary() string {
-	return filepath.Join(cmp.Or(e.options.Binaries, filepath.Join(e.root, "bin")), "extension-apiserver")
+	return cmp.Or(e.options.Server, filepath.Join(e.root, "bin", "extension-apiserver"))
 }
 
 // step shows what is done and how long it took.

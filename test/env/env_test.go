@@ -16,6 +16,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 )
 
 // asParent makes the test binary the parent of an environment that ends in a way a test cannot survive.
@@ -195,5 +200,39 @@ func TestOverride(t *testing.T) {
 	want := []string{"program", "--port=1", "--headers-prefix=b", "--headers=", "--more", "--headers=c"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestOtherServer: the environment takes a server of another API.
+func TestOtherServer(t *testing.T) {
+	server := filepath.Join(t.TempDir(), "fixture-apiserver")
+	if out, err := exec.Command("go", "build", "-o", server, "../fixture/server").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	e := New(t, Options{Server: server})
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gv := schema.GroupVersion{Group: "fixture.example.com", Version: "v1"}
+	items := dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("items"))
+	item := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "measures"}}}
+	item.SetGroupVersionKind(gv.WithKind("Item"))
+	item.SetName("ruler")
+	created, err := items.Create(t.Context(), item, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if precision, _, _ := unstructured.NestedInt64(created.Object, "spec", "precision"); precision != 2 {
+		t.Errorf("created: got %v, want the default precision 2", created.Object)
+	}
+	review := &unstructured.Unstructured{}
+	review.SetGroupVersionKind(gv.WithKind("IdentityReview"))
+	review, err = dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("identityreviews")).Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedString(review.Object, "status", "authenticator"); got != "RequestHeader" {
+		t.Errorf("identity review: got %v, want the front proxy's word", review.Object)
 	}
 }

@@ -52,8 +52,9 @@ type Options struct {
 	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's certificate, key and CA, all of the same CA, as
 	// where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the one of certgen init.
 	FrontProxyPerHost bool
-	// Binaries is the directory of our binaries, for a test of another build. Default: bin, built by New.
-	Binaries string
+	// Server is the file of the server's command, for a server of another API or another build. Default: bin/extension-apiserver,
+	// built by New.
+	Server string
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
 	// Progress gets a line for each step; nil means none.

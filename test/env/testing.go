@@ -30,7 +30,7 @@ var build = sync.OnceValues(func() ([]byte, error) {
 // logs are printed.
 func New(t testing.TB, options Options) *Environment {
 	t.Helper()
-	if options.Binaries == "" {
+	if options.Server == "" {
 		if out, err := build(); err != nil {
 			t.Fatalf("build our server: %v\n%s", err, out)
 		}

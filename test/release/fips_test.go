@@ -56,8 +56,8 @@ func TestFIPSServes(t *testing.T) {
 		mode    string
 		options env.Options
 	}{
-		{"on", env.Options{Binaries: dir}},
-		{"only", env.Options{Binaries: onlyBinaries(t, dir), ExternalEtcd: true}},
+		{"on", env.Options{Server: filepath.Join(dir, serverName)}},
+		{"only", env.Options{Server: onlyApproved(t, filepath.Join(dir, serverName)), ExternalEtcd: true}},
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			e := env.New(t, tc.options)
@@ -73,15 +73,15 @@ func TestFIPSServes(t *testing.T) {
 	}
 }
 
-// onlyBinaries is a directory with a server in the mode fips140=only, and no other process of the
-// environment in it.
-func onlyBinaries(t *testing.T, dir string) string {
+const serverName = "extension-apiserver"
+
+// onlyApproved is the server in the mode fips140=only, with no other process of the environment in it.
+func onlyApproved(t *testing.T, server string) string {
 	t.Helper()
-	const name = "extension-apiserver"
-	only := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nGODEBUG=fips140=only exec '%s' \"$@\"\n", filepath.Join(dir, name))
+	only := filepath.Join(t.TempDir(), serverName)
+	script := fmt.Sprintf("#!/bin/sh\nGODEBUG=fips140=only exec '%s' \"$@\"\n", server)
 	//nolint:gosec // it is run
-	if err := os.WriteFile(filepath.Join(only, name), []byte(script), 0o700); err != nil {
+	if err := os.WriteFile(only, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return only
