@@ -104,6 +104,9 @@ func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.API
 // tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission plugins
 // that validate; an IdentityReview is complete, and passes all of them.
 func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
+	// A deprecated version works as well as any.
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
