@@ -174,7 +174,7 @@ func flags(dir string, pairs ...string) string {
 }
 
 func nextServing(dir string) []string {
-	return []string{"extension-apiserver " + flags(filepath.Join(dir, ServingDir), "--tls-cert-file", CertFile, "--tls-private-key-file", KeyFile)}
+	return []string{"extension-apiserver serve " + flags(filepath.Join(dir, ServingDir), "--tls-cert-file", CertFile, "--tls-private-key-file", KeyFile)}
 }
 
 func nextFrontProxy(dir string) []string {

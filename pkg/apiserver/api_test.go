@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -113,7 +114,9 @@ func TestTwoServers(t *testing.T) {
 		}
 		gv := api.GroupVersions()[0]
 		paths[api.Name] = "/apis/" + gv.String() + "/items"
-		clients[api.Name] = startOffline(t, api, func(*Config) {}, nil).client("HTTP/2.0")
+		clients[api.Name] = startOffline(t, api, func(*Config) {}, map[string]http.HandlerFunc{
+			"/panic": func(http.ResponseWriter, *http.Request) { panic("as told") },
+		}).client("HTTP/2.0")
 		defer clients[api.Name].CloseIdleConnections()
 		clients[api.Name].want(t, http.MethodPost, paths[api.Name], fmt.Sprintf(`{"apiVersion":%q,"kind":"Item","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
 	}
@@ -122,8 +125,22 @@ func TestTwoServers(t *testing.T) {
 			want := map[bool]string{true: "200", false: "404"}[name == other]
 			client.want(t, http.MethodGet, path+"/g", "", want)
 		}
-		if metrics := client.get(t, "/metrics"); !strings.Contains(metrics, strings.ReplaceAll(name, "-", "_")+"_panics_total 0") {
-			t.Errorf("%s has no metric of its panics", name)
+	}
+	// The metrics of a process are one list, to which each server adds a counter of its own.
+	panics := func(name string) string {
+		t.Helper()
+		found := regexp.MustCompile(`(?m)^` + strings.ReplaceAll(name, "-", "_") + `_panics_total (\S+)$`).FindStringSubmatch(clients[first.Name].get(t, "/metrics"))
+		if found == nil {
+			t.Fatalf("%s has no metric of its panics", name)
 		}
+		return found[1]
+	}
+	before := map[string]string{first.Name: panics(first.Name), second.Name: panics(second.Name)}
+	clients[second.Name].want(t, http.MethodGet, "/panic", "", "500")
+	if after := panics(first.Name); after != before[first.Name] {
+		t.Errorf("panics of %s after one of %s: got %s, want %s", first.Name, second.Name, after, before[first.Name])
+	}
+	if after := panics(second.Name); after == before[second.Name] {
+		t.Errorf("panics of %s after one: got %s as before", second.Name, after)
 	}
 }
