@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scripttest has what the scripts that test commands need beyond testscript.
+// Package scripttest has what tests that run commands need beyond testscript.
 package scripttest
 
 import (

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"example.com/extension-apiserver/internal/scripttest"
 )
 
 const module = "git.example.org/team/factory-apiserver"
@@ -16,30 +17,30 @@ const module = "git.example.org/team/factory-apiserver"
 // TestTemplate is the first day of a team with the kit. Each step works on what the one before left.
 func TestTemplate(t *testing.T) {
 	dir := copyTree(t)
-	oldModule := strings.Fields(shell(t, dir, "go list -m"))[0]
+	oldModule := strings.Fields(scripttest.Shell(t, dir, "go list -m"))[0]
 
-	shell(t, dir, "make rename MODULE="+module)
+	scripttest.Shell(t, dir, "make rename MODULE="+module)
 	noMention(t, dir, oldModule, dotted(oldModule))
 	commit(t, dir)
-	shell(t, dir, "make generate")
+	scripttest.Shell(t, dir, "make generate")
 	const changed = "git diff -U0 | sed -n 's/^%s\\([^+-]\\)/\\1/p' | sort"
-	if before, after := shell(t, dir, strings.Replace(changed, "%s", "-", 1)), shell(t, dir, strings.Replace(changed, "%s", "+", 1)); before != after {
-		t.Errorf("generated code changed after the rename, want it renamed like the rest, in another order at most:\n%s", shell(t, dir, "git diff"))
+	if before, after := scripttest.Shell(t, dir, strings.Replace(changed, "%s", "-", 1)), scripttest.Shell(t, dir, strings.Replace(changed, "%s", "+", 1)); before != after {
+		t.Errorf("generated code changed after the rename, want it renamed like the rest, in another order at most:\n%s", scripttest.Shell(t, dir, "git diff"))
 	}
 	commit(t, dir)
 
-	shell(t, dir, block(t, dir, "Add a kind"))
+	scripttest.Shell(t, dir, block(t, dir, "Add a kind"))
 	commit(t, dir)
-	shell(t, dir, block(t, dir, "Delete the sample"))
-	if out := shell(t, dir, "git ls-files '*widget*'; git grep -il widget -- 'sample/*.go' pkg/registry pkg/apiserver manifests/base || true"); out != "" {
+	scripttest.Shell(t, dir, block(t, dir, "Delete the sample"))
+	if out := scripttest.Shell(t, dir, "git ls-files '*widget*'; git grep -il widget -- 'sample/*.go' pkg/registry pkg/apiserver manifests/base || true"); out != "" {
 		t.Errorf("files that are named after the deleted kind or mention it:\n%s", out)
 	}
 
-	if out := shell(t, dir, "gofmt -l cmd internal pkg sample test"); out != "" {
+	if out := scripttest.Shell(t, dir, "gofmt -l cmd internal pkg sample test"); out != "" {
 		t.Errorf("files that are not formatted:\n%s", out)
 	}
-	shell(t, dir, "go vet ./...") // which compiles all
-	out := shell(t, dir, "go test ./pkg/... ./cmd/... ./sample/...")
+	scripttest.Shell(t, dir, "go vet ./...") // which compiles all
+	out := scripttest.Shell(t, dir, "go test ./pkg/... ./cmd/... ./sample/...")
 	if want := "ok  \t" + module + "/sample/registry/sprocket"; !strings.Contains(out, want) {
 		t.Errorf("tests after the rename: got no %q, want the new kind's among them:\n%s", want, out)
 	}
@@ -48,8 +49,8 @@ func TestTemplate(t *testing.T) {
 // TestCostOfAKind: the smallest complete kind takes fewer than 200 lines by hand, tests aside.
 func TestCostOfAKind(t *testing.T) {
 	const files = "git ls-files '*gadget*' ':!*_test.go' ':!test/mutations' ':!sample/client'"
-	if lines := strings.Fields(shell(t, filepath.Join("..", ".."), files+" | xargs cat | wc -l"))[0]; len(lines) > 3 || lines >= "200" {
-		t.Errorf("lines of Gadget: got %s, want fewer than 200 in\n%s", lines, shell(t, filepath.Join("..", ".."), files))
+	if lines := strings.Fields(scripttest.Shell(t, filepath.Join("..", ".."), files+" | xargs cat | wc -l"))[0]; len(lines) > 3 || lines >= "200" {
+		t.Errorf("lines of Gadget: got %s, want fewer than 200 in\n%s", lines, scripttest.Shell(t, filepath.Join("..", ".."), files))
 	}
 }
 
@@ -66,8 +67,8 @@ func TestRenameRefuses(t *testing.T) {
 		{"wrong, and changes", "/", "touch new", []string{"MODULE is '/', expected a Go module path", "the tree has changes that are not committed"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			shell(t, dir, tc.prepare)
-			before := shell(t, dir, "git status --porcelain")
+			scripttest.Shell(t, dir, tc.prepare)
+			before := scripttest.Shell(t, dir, "git status --porcelain")
 			cmd := exec.CommandContext(t.Context(), "scripts/rename.sh", tc.module)
 			cmd.Dir = dir
 			out, err := cmd.CombinedOutput()
@@ -83,7 +84,7 @@ func TestRenameRefuses(t *testing.T) {
 			if len(lines) != len(tc.want) {
 				t.Errorf("got %d lines, want %d:\n%s", len(lines), len(tc.want), out)
 			}
-			if after := shell(t, dir, "git status --porcelain"); after != before {
+			if after := scripttest.Shell(t, dir, "git status --porcelain"); after != before {
 				t.Errorf("got changes, want none:\n%s", after)
 			}
 		})
@@ -94,15 +95,15 @@ func TestRenameRefuses(t *testing.T) {
 func copyTree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	shell(t, filepath.Join("..", ".."), "scripts/copy-tree.sh "+dir)
-	shell(t, dir, "git init -q")
+	scripttest.Shell(t, filepath.Join("..", ".."), "scripts/copy-tree.sh "+dir)
+	scripttest.Shell(t, dir, "git init -q")
 	commit(t, dir)
 	return dir
 }
 
 func commit(t *testing.T, dir string) {
 	t.Helper()
-	shell(t, dir, "git add -A && git -c user.name=test -c user.email=test@localhost commit --allow-empty -qm 'One step'")
+	scripttest.Shell(t, dir, "git add -A && git -c user.name=test -c user.email=test@localhost commit --allow-empty -qm 'One step'")
 }
 
 // block returns the commands under a heading of docs/add-a-resource.md.
@@ -126,7 +127,7 @@ func block(t *testing.T, dir, heading string) string {
 func noMention(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if out := shell(t, dir, "git grep -nF -- '"+name+"' || true"); out != "" {
+		if out := scripttest.Shell(t, dir, "git grep -nF -- '"+name+"' || true"); out != "" {
 			t.Errorf("files that mention %s after the rename:\n%s", name, out)
 		}
 	}
@@ -134,20 +135,3 @@ func noMention(t *testing.T, dir string, names ...string) {
 
 // dotted is a module as protobuf has it.
 func dotted(module string) string { return strings.NewReplacer("/", ".", "-", "_").Replace(module) }
-
-// shell runs commands as a person pastes them, but stops at the first that fails.
-func shell(t *testing.T, dir, commands string) string {
-	t.Helper()
-	began := time.Now()
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", commands, err, out)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Logf("%s: %.0fs", commands, took.Seconds())
-	}
-	return string(out)
-}
