@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -115,6 +116,11 @@ func (e *Environment) prepare() error {
 	}
 	if err := syscall.Flock(int(e.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("lock state directory %s: it is in use by another run; stop that one first", e.Dir)
+	}
+	if e.options.Network == ClusterIPRouting {
+		if _, err := exec.LookPath("nft"); err != nil {
+			return fmt.Errorf("find nft, which kube-proxy runs: %w; install nftables", err)
+		}
 	}
 	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl"}
 	if len(e.options.Tunnels) > 0 {

@@ -314,26 +314,28 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 			})
 		}
 	})
-	probes := 0
-	all.Go(func() { probes = probe(t, target.server, stop) })
+	alive, ready := 0, 0
+	// The timeouts are those of manifests/base/deployment.yaml.
+	all.Go(func() { alive = probe(t, target.server, "/livez", 10*time.Second, stop) })
+	all.Go(func() { ready = probe(t, target.server, "/readyz", 5*time.Second, stop) })
 	<-done
 	close(stop)
 	all.Wait()
-	failed += probes
+	failed += alive + ready
 	if len(latencies) == 0 {
 		t.Fatal("another user got no answer at all")
 	}
 	return latencies, failed
 }
 
-// probe asks for /livez as kubelet does, and returns how often that failed twice in a row.
-func probe(t *testing.T, server *env.Server, stop <-chan struct{}) (failed int) {
+// probe asks for a path each second, as kubelet does, and returns how often that failed twice in a row.
+func probe(t *testing.T, server *env.Server, path string, timeout time.Duration, stop <-chan struct{}) (failed int) {
 	client, err := server.Client(shared)
 	if err != nil {
 		t.Error(err)
 		return 1
 	}
-	client.Timeout = 10 * time.Second // as livenessProbe of manifests/base/deployment.yaml
+	client.Timeout = timeout
 	before := error(nil)
 	for {
 		select {
@@ -343,18 +345,18 @@ func probe(t *testing.T, server *env.Server, stop <-chan struct{}) (failed int) 
 		}
 		err := func() error {
 			defer client.CloseIdleConnections() // kubelet keeps none
-			resp, err := client.Get(server.URL + "/livez")
+			resp, err := client.Get(server.URL + path)
 			if err != nil {
 				return err
 			}
 			defer resp.Body.Close()
 			if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s %w", resp.Status, err)
+				return errors.Join(errors.New(resp.Status), err)
 			}
 			return nil
 		}()
 		if err != nil && before != nil {
-			t.Logf("probe: %v", err)
+			t.Logf("probe of %s: %v", path, err)
 			failed++
 		}
 		before = err
