@@ -31,7 +31,7 @@ import (
 
 func main() {
 	clients, err := versioned.NewForConfig(&rest.Config{Host: "https://127.0.0.1:1"})
-	fmt.Println(clients.WorkshopV1().Widgets("default"), &v1.Widget{}, err)
+	fmt.Println(clients.WorkshopV1().RESTClient(), v1.SchemeGroupVersion, err)
 }
 `)
 	scripttest.Shell(t, dir, "go mod edit -require="+module+"@v0.0.0 -replace="+module+"@v0.0.0="+clients+" && go mod tidy && go vet ./...", "GOFLAGS=-mod=mod -trimpath")

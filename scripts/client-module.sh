@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 [ ! -e "$to" ] || { echo "client-module: $to exists, expected a new directory" >&2; exit 2; }
 
 mkdir -p "$to"
-git ls-files -z --cached --others --exclude-standard -- sample/apis sample/client | grep -zv '_test\.go$' | xargs -0 cp --parents -t "$to"
+find sample/apis sample/client -type f ! -name '*_test.go' -print0 | xargs -0 cp --parents -t "$to"
 mv "$to"/sample/* "$to"
 rmdir "$to/sample"
 cp LICENSE go.sum "$to"
