@@ -130,7 +130,7 @@ func many(n int) string {
 	return b.String()
 }
 
-// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, from whoever has all rights. With a
+// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, even from a caller with all rights. With a
 // read it is not looked at.
 func TestS30Bombs(t *testing.T) {
 	t.Parallel()

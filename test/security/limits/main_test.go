@@ -65,23 +65,30 @@ func mustDial(t *testing.T, change func(*tls.Config)) *tls.Conn {
 // healthy is the positive control: the same server still answers others.
 func healthy(t *testing.T) {
 	t.Helper()
+	if err := tryHealth(t.Context()); err != nil {
+		t.Fatalf("health: %v", err)
+	}
+}
+
+func tryHealth(ctx context.Context) error {
 	client, err := shared.Servers[0].Client(shared)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, shared.Servers[0].URL+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, shared.Servers[0].URL+"/healthz", nil)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatalf("health: %v", err)
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("health: got %s, want 200", resp.Status)
+		return fmt.Errorf("got %s, want 200", resp.Status)
 	}
+	return nil
 }
 
 // peaks begins to measure. The function returned fails when the server had at any time so many MiB more
