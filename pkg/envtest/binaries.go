@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// assetsVariable names a directory with the binaries of kubebuilder's envtest.
+	assetsVariable = "KUBEBUILDER_ASSETS"
+	// cacheVariable names the directory in which programs are kept, for all projects of a machine.
+	cacheVariable = "EXTENSION_APISERVER_CACHE"
+)
+
+// givenBinaries are those of kubebuilder's envtest.
+var givenBinaries = []string{"etcd", "kube-apiserver", "kubectl"}
+
+// binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that does
+// not have in the cache.
+type binaries struct {
+	given string // empty without KUBEBUILDER_ASSETS
+	cache string
+	// progress gets lines while something takes long.
+	progress io.Writer
+}
+
+// findBinaries finds both places, and checks what KUBEBUILDER_ASSETS names. Nothing is built yet.
+func findBinaries(ctx context.Context, progress io.Writer) (*binaries, error) {
+	b, err := findCache(progress)
+	if err != nil {
+		return nil, err
+	}
+	if b.given = os.Getenv(assetsVariable); b.given == "" {
+		return b, nil
+	}
+	return b, b.checkGiven(ctx)
+}
+
+func findCache(progress io.Writer) (*binaries, error) {
+	root := os.Getenv(cacheVariable)
+	if root == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("find the cache directory: %w; or set %s to one", err, cacheVariable)
+		}
+		root = filepath.Join(user, "extension-apiserver")
+	}
+	if !filepath.IsAbs(root) {
+		return nil, fmt.Errorf("find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own", cacheVariable, root)
+	}
+	return &binaries{cache: filepath.Join(root, "controlplane", Minor+"-"+cacheKey()), progress: progress}, nil
+}
+
+// path is where a program is, or will be when it is built.
+func (b *binaries) path(name string) string {
+	if given := filepath.Join(b.given, name); b.given != "" && executable(given) {
+		return given
+	}
+	return filepath.Join(b.cache, name)
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its name
+// last, and the directory is named after all that it depends on.
+func (b *binaries) missing(names ...string) []program {
+	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
+		return !slices.Contains(names, p.name) || executable(b.path(p.name))
+	})
+}
+
+// checkGiven refuses a directory that lacks a program or has another version of it.
+func (b *binaries) checkGiven(ctx context.Context) error {
+	var errs []error
+	if !filepath.IsAbs(b.given) {
+		errs = append(errs, errors.New("expected an absolute path"))
+	}
+	for _, name := range givenBinaries {
+		if !executable(filepath.Join(b.given, name)) {
+			errs = append(errs, fmt.Errorf("it has no %s", name))
+		}
+	}
+	etcd := majorMinor(pinned(Minor, "go.etcd.io/etcd/server/v3"))
+	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor, "kube-controller-manager": Minor} {
+		path := filepath.Join(b.given, name)
+		if !executable(path) {
+			continue // said already, or not needed
+		}
+		out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+		if found := majorMinor(string(out)); err != nil || found != want {
+			errs = append(errs, fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("use %s=%s: %s; unset it, or install %s of Kubernetes %s there: setup-envtest use %[5]s",
+			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(givenBinaries, ", "), Minor)
+	}
+	return nil
+}
+
+var versionPattern = regexp.MustCompile(`\b(\d+\.\d+)\.\d+`)
+
+// majorMinor returns the first two numbers of the first version in a text.
+func majorMinor(text string) string {
+	if found := versionPattern.FindStringSubmatch(strings.ReplaceAll(text, "v", "")); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// ensure builds those of the programs that are nowhere, one builder of a cache at a time.
+func (b *binaries) ensure(ctx context.Context, names ...string) error {
+	if len(b.missing(names...)) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(b.cache, 0o700); err != nil {
+		return b.notWritable(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(b.cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return b.notWritable(err)
+	}
+	defer lock.Close() // which unlocks
+	waiting := func() string { return "waits for another process that builds the control plane in " + b.cache }
+	if err := tell(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
+		return err
+	}
+	// Again: the other process built them.
+	for _, p := range b.missing(names...) {
+		if err := b.build(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *binaries) notWritable(err error) error {
+	return fmt.Errorf("build the control plane: %w; set %s to a directory that can be written", err, cacheVariable)
+}
+
+func waitForLock(ctx context.Context, lock *os.File) error {
+	for {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the lock %s: %w", lock.Name(), context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Setup builds all programs that a control plane can have and that the cache lacks, and returns the directory. It does not look
+// at KUBEBUILDER_ASSETS. Progress gets a line every ten seconds, the first after two; nil means none.
+func Setup(ctx context.Context, progress io.Writer) (dir string, err error) {
+	if progress == nil {
+		progress = io.Discard
+	}
+	b, err := findCache(progress)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, p := range programs {
+		names = append(names, p.name)
+	}
+	return b.cache, b.ensure(ctx, names...)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+const controllerManager = "kube-controller-manager"
+
+// controllers is kube-controller-manager, which may start later than all else: where it must be built first.
+type controllers struct {
+	mu       sync.Mutex // held while it is started, or must not be
+	process  *process   // nil until it is started
+	started  chan struct{}
+	cancel   context.CancelFunc
+	building sync.WaitGroup
+}
+
+// startControllers starts the controllers now, or where they must be built, which takes minutes, when they are. Nothing that Start
+// does needs them.
+func (e *Environment) startControllers() error {
+	c := &e.controllers
+	if len(e.binaries.missing(controllerManager)) == 0 {
+		return e.runControllers()
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	c.cancel = cancel
+	c.building.Go(func() {
+		err := e.binaries.ensure(ctx, controllerManager)
+		if err == nil {
+			err = e.runControllers()
+		}
+		if err != nil && ctx.Err() == nil {
+			e.fail(fmt.Errorf("start the controllers: %w", err))
+		}
+	})
+	return nil
+}
+
+// stopBuilding ends the build, and waits until nothing is started any more.
+func (c *controllers) stopBuilding() {
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.building.Wait()
+}
+
+// WaitControllers returns when kube-controller-manager was started. It is so after Start unless its program had to be built, which
+// takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error is that of ctx, or
+// the Failure of the environment.
+func (e *Environment) WaitControllers(ctx context.Context) error {
+	select {
+	case <-e.controllers.started:
+		return nil
+	case <-e.Done():
+		return fmt.Errorf("wait for the controllers: %w", e.Failure())
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the controllers: %w", context.Cause(ctx))
+	}
+}
+
+// RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready. The
+// controllers pause meanwhile: kube-controller-manager exits when kube-apiserver goes away while it still starts, and
+// there is no kubelet to start it again.
+func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer) error {
+	c := &e.controllers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process != nil {
+		if err := c.process.stop(); err != nil {
+			return err
+		}
+	}
+	name := k.name
+	if err := k.stop(); err != nil {
+		return err
+	}
+	if err := e.runKubeAPIServer(ctx, k, name); err != nil || c.process == nil {
+		return err
+	}
+	return e.startControllerManager()
+}
+
+// runControllers starts the controllers for the first time.
+func (e *Environment) runControllers() error {
+	c := &e.controllers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := e.startControllerManager(); err != nil {
+		return err
+	}
+	close(c.started)
+	return nil
+}
+
+// startControllerManager starts the controllers of a cluster: namespaces are deleted, garbage is collected, quota counted.
+func (e *Environment) startControllerManager() error {
+	h := e.KubeAPIServers[0].host
+	port, err := h.port(10257)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := e.Kubeconfig("system:kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	if err := e.pki.serving(controllerManager, h); err != nil {
+		return err
+	}
+	e.controllers.process, err = e.processes.start(h, controllerManager, []string{
+		e.Binary(controllerManager),
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=" + h.address,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + e.pki.cert(controllerManager),
+		"--tls-private-key-file=" + e.pki.key(controllerManager),
+		"--service-account-private-key-file=" + e.pki.key("service-account"),
+		"--root-ca-file=" + e.pki.cert("control-plane-ca"),
+		"--use-service-account-credentials",
+		// There is one of it.
+		"--leader-elect=false",
+	})
+	return err
+}

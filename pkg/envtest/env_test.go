@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// asParent makes the test binary the parent of an environment that ends in a way a test cannot survive.
+const asParent = "ENV_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(asParent); how != "" {
+		parent(how)
+	}
+	os.Exit(m.Run())
+}
+
+// parent starts an environment, tells its directory, and ends badly.
+func parent(how string) {
+	if how == "build" {
+		buildEtcd()
+	}
+	e, err := Start(context.Background(), Options{})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(e.Dir)
+	if how == "panic" {
+		panic("as told")
+	}
+	select {} // until killed
+}
+
+// TestNothingSurvives: when the parent panics or is killed, so are its children.
+func TestNothingSurvives(t *testing.T) {
+	for _, how := range []string{"panic", "kill"} {
+		t.Run(how, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), asParent+"="+how)
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(stdout).ReadString('\n')
+			dir := strings.TrimSpace(line)
+			if err != nil || dir == "" {
+				t.Fatalf("the parent did not tell its directory: %q, %v", line, err)
+			}
+			defer os.RemoveAll(dir)
+			if how == "kill" {
+				if n := len(processesWith(t, dir)); n < 4 {
+					t.Errorf("%d children before the kill, want 4: etcd, kube-apiserver, kube-controller-manager and our server", n)
+				}
+				_ = cmd.Process.Kill()
+			}
+			_ = cmd.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := eventually(ctx, "the children to end", 10*time.Second, func(context.Context) error {
+				if left := processesWith(t, dir); len(left) > 0 {
+					return fmt.Errorf("still there: %v", left)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// processesWith returns the command lines that name the directory, but for our own.
+func processesWith(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(data), dir+"/") {
+			name, _, _ := strings.Cut(string(data), "\x00")
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// TestChildDies: a child that ends by itself is noticed at once, with the end of its log, whenever that is.
+func TestChildDies(t *testing.T) {
+	t.Run("at start", func(t *testing.T) {
+		began := time.Now()
+		_, err := Start(t.Context(), Options{KubeAPIServerArgs: []string{"--no-such-flag"}})
+		if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended without being told to") || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+			t.Errorf("start: %v, want an error that names kube-apiserver and has the end of its log", err)
+		}
+		if took := time.Since(began); took > startTimeout/2 {
+			t.Errorf("noticed after %s, want at once", took)
+		}
+	})
+	t.Run("later", func(t *testing.T) {
+		e, err := Start(t.Context(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.etcd.signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-e.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not noticed within 10 s")
+		}
+		if err := e.Failure(); err == nil || !strings.Contains(err.Error(), "etcd ended without being told to (signal: killed)") {
+			t.Errorf("failure: %v, want one that names etcd", err)
+		}
+		// kube-apiserver without its etcd does not drain; that it is killed is not an error of this test.
+		_ = e.Stop()
+	})
+}
+
+// TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one
+// directory serves one at a time.
+func TestSeveralAtOnce(t *testing.T) {
+	var group sync.WaitGroup
+	environments := make([]*Environment, 2)
+	errs := make([]error, 2)
+	for i := range environments {
+		group.Go(func() { environments[i], errs[i] = Start(t.Context(), Options{}) })
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	first := environments[0]
+	if first.Servers[0].URL == environments[1].Servers[0].URL {
+		t.Errorf("both servers are at %s", first.Servers[0].URL)
+	}
+	if _, err := Start(t.Context(), Options{Dir: first.Dir}); err == nil || !strings.Contains(err.Error(), "in use by another run") {
+		t.Errorf("start on a directory in use: %v, want an error that says so", err)
+	}
+	for _, e := range environments {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+		if left := processesWith(t, e.Dir); len(left) > 0 {
+			t.Errorf("after Stop: %v still run", left)
+		}
+		if _, err := os.Stat(e.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("after Stop: directory %s: %v, want none", e.Dir, err)
+		}
+	}
+}
+
+// TestOptions: what cannot work is refused before anything starts.
+func TestOptions(t *testing.T) {
+	for name, options := range map[string]Options{
+		"two servers on loopback":         {Servers: 2},
+		"two kube-apiservers on loopback": {KubeAPIServers: 2},
+		"five kube-apiservers":            {KubeAPIServers: 5, Network: EndpointRouting},
+		"a tunnel on loopback":            {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}},
+		"tunnels for one of two":          {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}, KubeAPIServers: 2, Network: EndpointRouting},
+	} {
+		if _, err := Start(t.Context(), options); err == nil {
+			t.Errorf("%s: started, want an error", name)
+		}
+	}
+}
+
+// TestOverride: an argument takes the place of those of the same flag, or a flag that is a list would have the values of both.
+func TestOverride(t *testing.T) {
+	got := override([]string{"program", "--headers=a", "--port=1", "--headers-prefix=b"}, []string{"--headers=", "--more", "--headers=c"})
+	want := []string{"program", "--port=1", "--headers-prefix=b", "--headers=", "--more", "--headers=c"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestServer: a server that was built from a package, or is a file, serves its API to a user with the rights that were granted.
+func TestServer(t *testing.T) {
+	file, err := Build(t.Context(), "../../test/fixture/server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := New(t, Options{Server: file})
+	config, err := e.Config("jane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gv := schema.GroupVersion{Group: "fixture.example.com", Version: "v1"}
+	items := dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("items"))
+	item := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "measures"}}}
+	item.SetGroupVersionKind(gv.WithKind("Item"))
+	item.SetName("ruler")
+	if _, err := items.Create(t.Context(), item, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("create without rights: %v, want that it is forbidden", err)
+	}
+	if err := e.Grant(t.Context(), "jane", rbacv1.PolicyRule{APIGroups: []string{gv.Group}, Resources: []string{"items", "identityreviews"}, Verbs: []string{"create"}}); err != nil {
+		t.Fatal(err)
+	}
+	created, err := items.Create(t.Context(), item, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if precision, _, _ := unstructured.NestedInt64(created.Object, "spec", "precision"); precision != 2 {
+		t.Errorf("created: got %v, want the default precision 2", created.Object)
+	}
+	review := &unstructured.Unstructured{}
+	review.SetGroupVersionKind(gv.WithKind("IdentityReview"))
+	review, err = dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("identityreviews")).Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedString(review.Object, "status", "authenticator"); got != "RequestHeader" {
+		t.Errorf("identity review: got %v, want the front proxy's word", review.Object)
+	}
+}
+
+// TestBadServer: what is no server is refused with what go, or the file system, says of it.
+func TestBadServer(t *testing.T) {
+	for server, want := range map[string]string{
+		"./pins":             "no Go files in",
+		"example.org/nobody": "example.org/nobody",
+		"/nowhere/server":    "Options.Server is /nowhere/server, which is no file that can be run",
+	} {
+		_, err := Start(t.Context(), Options{Server: server})
+		wantError(t, err, want)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"syscall"
+)
+
+// KonnectivityProcess is a konnectivity server or agent.
+type KonnectivityProcess struct {
+	*process
+	Name    string
+	env     *Environment
+	host    *host
+	command []string
+	health  string // URL of health checks and metrics, on its host's loopback
+	agent   bool
+}
+
+// Start starts it, again after Stop or Kill. It returns when the process is alive, which an agent is without a server too.
+func (p *KonnectivityProcess) Start(ctx context.Context) (err error) {
+	if p.process, err = p.env.processes.start(p.host, p.Name, p.command); err != nil {
+		return err
+	}
+	// SIGTERM makes an agent drain, and no more: kubelet kills it at the end of the grace period.
+	p.killed, p.tunnel = p.agent, true
+	return eventually(ctx, p.Name, startTimeout, func(ctx context.Context) error { return p.get(ctx, "/healthz", nil) })
+}
+
+// Stop ends a server as kubelet does, and kills an agent.
+func (p *KonnectivityProcess) Stop() error { return p.stop() }
+
+// Kill ends it at once.
+func (p *KonnectivityProcess) Kill() { p.kill() }
+
+// Freeze stops it from doing anything, with its connections open, until Thaw.
+func (p *KonnectivityProcess) Freeze() error { return p.signal(syscall.SIGSTOP) }
+
+// Thaw lets it go on.
+func (p *KonnectivityProcess) Thaw() error { return p.signal(syscall.SIGCONT) }
+
+// Ready returns nil when it says that it is ready: a server that has an agent, an agent that has a server.
+func (p *KonnectivityProcess) Ready(ctx context.Context) error { return p.get(ctx, "/readyz", nil) }
+
+// Metrics returns its metrics.
+func (p *KonnectivityProcess) Metrics(ctx context.Context) (metrics []byte, err error) {
+	err = p.get(ctx, "/metrics", &metrics)
+	return metrics, err
+}
+
+func (p *KonnectivityProcess) get(ctx context.Context, path string, body *[]byte) error {
+	transport := &http.Transport{DialContext: p.host.dial}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.health+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s of %s: %s: %s", path, p.Name, resp.Status, data)
+	}
+	if body != nil {
+		*body = data
+	}
+	return nil
+}
+
+// NewAgent returns an agent on the node that is not started yet. Its server is that of the kube-apiserver, unless args, which
+// replace its arguments, name another.
+func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...string) (*KonnectivityProcess, error) {
+	number := int(e.agents.Add(1))
+	name := fmt.Sprintf("konnectivity-agent-%d", number)
+	// All agents share the node's addresses.
+	port := 18000 + 2*number
+	pair := filepath.Join(e.pki.dir, "konnectivity-agent")
+	command := []string{
+		e.Binary("proxy-agent"),
+		"--proxy-server-host=" + k.host.address, fmt.Sprintf("--proxy-server-port=%d", agentPort),
+		"--ca-cert=" + pair + "/ca.crt",
+		"--health-server-host=127.0.0.1", fmt.Sprintf("--health-server-port=%d", port),
+		"--admin-bind-address=127.0.0.1", fmt.Sprintf("--admin-server-port=%d", port+1),
+		"--keepalive-time=60s", "--sync-interval=5s", "--sync-interval-cap=30s", "--probe-interval=5s",
+		"--v=3", // names each connection
+	}
+	if k.tunnel.MutualTLS {
+		command = append(command, "--agent-cert="+pair+"/tls.crt", "--agent-key="+pair+"/tls.key")
+	} else {
+		token, err := e.AgentToken(ctx, konnectivityAudience)
+		if err != nil {
+			return nil, err
+		}
+		command = append(command, "--service-account-token-path="+token)
+	}
+	if k.tunnel.Leases {
+		kubeconfig, err := e.AccountKubeconfig(ctx, agentNamespace, agentAccount)
+		if err != nil {
+			return nil, err
+		}
+		command = append(command, "--count-server-leases", "--server-count-source=max", "--lease-namespace="+LeaseNamespace, "--kubeconfig="+kubeconfig)
+	}
+	return &KonnectivityProcess{
+		env: e, Name: name, host: e.node, command: override(command, args), health: fmt.Sprintf("http://127.0.0.1:%d", port), agent: true,
+	}, nil
+}
+
+// startAgents starts the agents of a kube-apiserver's tunnel. It returns when each has its server.
+func (e *Environment) startAgents(ctx context.Context, k *KubeAPIServer) error {
+	for range k.tunnel.Agents {
+		a, err := e.NewAgent(ctx, k)
+		if err != nil {
+			return err
+		}
+		k.Agents = append(k.Agents, a)
+		if err := a.Start(ctx); err != nil {
+			return err
+		}
+		if err := eventually(ctx, a.Name+" to have its server", startTimeout, a.Ready); err != nil {
+			return err
+		}
+	}
+	return nil
+}

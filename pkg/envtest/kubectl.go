@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Kubectl is one run of the real kubectl, on the host of the first kube-apiserver and in the root of the module of the working directory.
+type Kubectl struct {
+	// User is who runs it; empty means Admin.
+	User string
+	// Stdin is what it reads.
+	Stdin string
+	// Stdout gets its output while it runs; nil means that Run returns it.
+	Stdout io.Writer
+	// Env are variables besides those of this process.
+	Env []string
+}
+
+// Run runs kubectl to its end, or until ctx ends.
+func (k Kubectl) Run(ctx context.Context, e *Environment, args ...string) (stdout, stderr string, err error) {
+	kubeconfig, err := e.AdminKubeconfig()
+	if k.User != "" {
+		kubeconfig, err = e.Kubeconfig(k.User)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	cmd := exec.CommandContext(ctx, e.Binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	if cmd.Dir, err = moduleRoot(); err != nil {
+		return "", "", err
+	}
+	var out, errOut strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(k.Stdin), &out, &errOut
+	if k.Stdout != nil {
+		cmd.Stdout = k.Stdout
+	}
+	// A cache of its own: discovery that was cached for another cluster at the same address would be wrong.
+	cmd.Env = append(append(cmd.Environ(), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
+	launch()(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return out.String(), errOut.String(), err
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+)
+
+// addPod gives the host another address, which no other host has a route to.
+func (h *host) addPod(name string, number int) (*host, error) {
+	pod := &host{name: name, address: fmt.Sprintf("%s%d", podNetwork, number), ns: h.ns}
+	err := h.onThread(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		addr, err := netlink.ParseAddr(pod.address + "/32")
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(lo, addr)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add pod %s: %w", name, err)
+	}
+	return pod, nil
+}
+
+// setRoute gives the host of a kube-apiserver a route through the node to pods, or takes it away.
+func (e *Environment) setRoute(k *KubeAPIServer, routed bool) error {
+	_, pods, err := net.ParseCIDR(podNetwork + "0/24")
+	if err != nil {
+		return err
+	}
+	route := &netlink.Route{Dst: pods, Gw: net.ParseIP(NodeAddress)}
+	err = k.host.onThread(func() error {
+		if routed {
+			return netlink.RouteReplace(route)
+		}
+		return netlink.RouteDel(route)
+	})
+	if !routed && errors.Is(err, syscall.ESRCH) {
+		return nil // there was none
+	}
+	return err
+}
+
+// SetLink connects the node to the other hosts, or cuts its cable.
+func (e *Environment) SetLink(up bool) error {
+	return (&host{name: "bridge", ns: e.lan.bridge}).onThread(func() error {
+		link, err := netlink.LinkByName(fmt.Sprintf("port%d", nodeNumber))
+		if err != nil {
+			return err
+		}
+		if up {
+			return netlink.LinkSetUp(link)
+		}
+		return netlink.LinkSetDown(link)
+	})
+}
+
+// BlackHole returns the address of a pod that answers nothing: packets to it leave the node and reach nobody.
+func (e *Environment) BlackHole() (string, error) {
+	address := podNetwork + "200"
+	return address, e.node.onThread(func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		// Without an entry the kernel asks who has the address, and says after 3 s that there is no such host.
+		return netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.ParseIP(address),
+			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}, // locally administered, and nobody's
+		})
+	})
+}
+
+// Dial connects from the host of the kube-apiserver. The address must be numeric.
+func (k *KubeAPIServer) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return k.host.dial(ctx, "tcp", address)
+}
+
+// Address is where agents reach the konnectivity server beside the kube-apiserver.
+func (k *KubeAPIServer) Address() string { return fmt.Sprintf("%s:%d", k.host.address, agentPort) }
+
+// Address is where the server listens, without https://.
+func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "https://") }
+
+// ListenOnNode listens at a port of the node's address.
+func (e *Environment) ListenOnNode(port int) (listener net.Listener, err error) {
+	err = e.node.onThread(func() error {
+		listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", NodeAddress, port))
+		return err
+	})
+	return listener, err
+}
+
+// DialFromNode connects from the node. The address must be numeric.
+func (e *Environment) DialFromNode(ctx context.Context, address string) (net.Conn, error) {
+	return e.node.dial(ctx, "tcp", address)
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"crypto/sha256"
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// pins are the modules of which the programs of a control plane are built. They are plain files, because a module zip leaves
+// out the modules inside of it.
+//
+//go:embed pins
+var pins embed.FS
+
+// program is a command and the pins that have it.
+type program struct{ name, pins, pkg string }
+
+// programs are all that the cache may hold.
+var programs = []program{
+	{"etcd", Minor, "go.etcd.io/etcd/server/v3"},
+	{"kube-apiserver", Minor, "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kubectl", Minor, "k8s.io/kubernetes/cmd/kubectl"},
+	{"kube-controller-manager", Minor, "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{"kube-proxy", Minor, "k8s.io/kubernetes/cmd/kube-proxy"},
+	{"sample-apiserver", Minor, "k8s.io/sample-apiserver"},
+	{"proxy-server", "konnectivity", "sigs.k8s.io/apiserver-network-proxy/cmd/server"},
+	{"proxy-agent", "konnectivity", "sigs.k8s.io/apiserver-network-proxy/cmd/agent"},
+}
+
+// pinned returns the version without its v that the pins have of a module, or nothing.
+func pinned(set, module string) string {
+	data := pinsFile(set + ".mod")
+	mod, err := modfile.ParseLax(set+".mod", data, nil)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	for _, required := range mod.Require {
+		if required.Mod.Path == module {
+			return strings.TrimPrefix(required.Mod.Version, "v")
+		}
+	}
+	return ""
+}
+
+func pinsFile(name string) []byte {
+	data, err := pins.ReadFile("pins/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// writePins writes the module of a program into a directory.
+func (p program) writePins(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for from, to := range map[string]string{p.pins + ".mod": "go.mod", p.pins + ".sum": "go.sum"} {
+		if err := os.WriteFile(filepath.Join(dir, to), pinsFile(from), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildArgs are the arguments of go that build the program, but for the file.
+func (p program) buildArgs() []string {
+	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(p.pins, "k8s.io/kubernetes")), p.pkg}
+}
+
+// versionFlags stamp the version of Kubernetes in both packages that hold one. A plain build calls itself
+// v0.0.0-master+$Format:%H$, which neither kubectl nor the feature gates' emulation can parse.
+func versionFlags(version string) string {
+	if version == "" {
+		return ""
+	}
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	var flags strings.Builder
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		fmt.Fprintf(&flags, " -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X %[1]s.gitTreeState=clean", pkg, version, major, minor)
+	}
+	return flags.String()
+}
+
+// cacheKey changes with all that the programs depend on: the pins, how they are built, Go, and the machine's kind.
+func cacheKey() string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, p := range programs {
+		fmt.Fprintf(sum, "%q %s%s", p.buildArgs(), pinsFile(p.pins+".mod"), pinsFile(p.pins+".sum"))
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))[:12]
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// Ports are taken from below the range from which Linux takes the ports of outgoing connections (32768 and up), so that
+// no client of anybody can sit on one in the moment between our look and the child's bind.
+const firstPort, lastPort = 21000, 30999
+
+// ports hands out loopback ports. Each is locked by a file until release, so that several environments at once, in
+// several processes, do not take the same.
+type ports struct {
+	mu    sync.Mutex // the controllers may be started beside all else
+	locks []*os.File
+}
+
+func (ps *ports) take() (int, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	dir := filepath.Join(os.TempDir(), "extension-apiserver-ports-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, fmt.Errorf("reserve port: %w", err)
+	}
+	// Environments begin at different places, so that most find a free port at the first look.
+	span := lastPort - firstPort + 1
+	for i := range span {
+		port := firstPort + (os.Getpid()*37+i)%span
+		lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return 0, fmt.Errorf("reserve port: %w", err)
+		}
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			lock.Close()
+			continue
+		}
+		// All addresses: a server of ours may bind 0.0.0.0.
+		l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+		if err != nil {
+			lock.Close()
+			continue
+		}
+		l.Close()
+		ps.locks = append(ps.locks, lock)
+		return port, nil
+	}
+	return 0, errors.New("reserve port: none is free between " + strconv.Itoa(firstPort) + " and " + strconv.Itoa(lastPort))
+}
+
+func (ps *ports) release() {
+	for _, l := range ps.locks {
+		l.Close()
+	}
+	ps.locks = nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/registration"
+)
+
+// registerTimeout: kube-apiserver looks at a new APIService at once, and at discovery that failed only each minute.
+const registerTimeout = 90 * time.Second
+
+// Register makes the Service and, last, the APIServices, and waits at every kube-apiserver until they are Available, are
+// in discovery and OpenAPI, and no write is refused by the server itself: it can be Available and Ready while it refuses all.
+func (e *Environment) Register(ctx context.Context) error {
+	if err := e.applyService(ctx); err != nil {
+		return err
+	}
+	services, err := e.apiServices(ctx)
+	if err != nil {
+		return err
+	}
+	var versions []schema.GroupVersion
+	for _, service := range services {
+		versions = append(versions, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version})
+	}
+	for i, k := range e.KubeAPIServers {
+		config, err := e.adminOf(k)
+		if err != nil {
+			return err
+		}
+		client, err := apiregistration.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			if err := registration.Apply(ctx, client.APIServices(), services); err != nil {
+				return err
+			}
+		}
+		if err := eventually(ctx, "the APIServices", registerTimeout, func(ctx context.Context) error {
+			return registration.Available(ctx, client.APIServices(), services)
+		}); err != nil {
+			return err
+		}
+		if err := eventually(ctx, "discovery and OpenAPI", registerTimeout, func(context.Context) error {
+			client, err := discovery.NewDiscoveryClientForConfig(config)
+			if err != nil {
+				return err
+			}
+			return errors.Join(registration.Discovered(client, versions), registration.Described(client.OpenAPIV3(), versions))
+		}); err != nil {
+			return err
+		}
+		if err := eventually(ctx, "a write", registerTimeout, func(ctx context.Context) error { return tryWrites(ctx, config, versions) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apiServices asks the server's binary for the APIServices of its versions.
+func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.APIService, error) {
+	cmd := exec.CommandContext(ctx, e.server, "apiservices", "--namespace="+Namespace, "--service="+ServiceName,
+		fmt.Sprintf("--port=%d", e.servicePort()), "--ca-file="+e.pki.cert(certs.ServingCADir))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", cmd, err, stderr.Bytes())
+	}
+	var services []*apiregistrationv1.APIService
+	for documents := yaml.NewYAMLToJSONDecoder(&stdout); ; {
+		service := &apiregistrationv1.APIService{}
+		if err := documents.Decode(service); errors.Is(err, io.EOF) {
+			return services, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the APIServices: %w", err)
+		}
+		services = append(services, service)
+	}
+}
+
+// tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission plugins
+// that validate; an IdentityReview is complete, and passes all of them.
+func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
+	// A deprecated version works as well as any.
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, gv := range versions {
+		resources, err := discoveryClient.ServerResourcesForGroupVersion(gv.String())
+		if err != nil {
+			return err
+		}
+		for _, resource := range resources.APIResources {
+			if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "create") {
+				continue
+			}
+			var client dynamic.ResourceInterface = dynamicClient.Resource(gv.WithResource(resource.Name))
+			if resource.Namespaced {
+				client = dynamicClient.Resource(gv.WithResource(resource.Name)).Namespace(metav1.NamespaceDefault)
+			}
+			obj := &unstructured.Unstructured{}
+			obj.SetGroupVersionKind(gv.WithKind(resource.Kind))
+			obj.SetGenerateName("registration-")
+			_, err := client.Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && !apierrors.IsInvalid(err) {
+				return fmt.Errorf("create one of %s as a dry run: %w", resource.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// createOrUpdate applies one object that nobody else changes.
+func createOrUpdate[T any](ctx context.Context, obj T,
+	create func(context.Context, T, metav1.CreateOptions) (T, error),
+	update func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+	_, err := create(ctx, obj, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = update(ctx, obj, metav1.UpdateOptions{})
+	}
+	return err
+}

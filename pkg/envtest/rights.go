@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/manifests"
+)
+
+// grant applies the namespace and the RBAC of the manifests, under the names of our servers, and makes the servers' kubeconfig.
+func (e *Environment) grant(ctx context.Context) (err error) {
+	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
+		"env-names": fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %q\n",
+			Namespace, strings.TrimSuffix(ServiceName, "apiserver")),
+		"env": "resources: [../base]\ncomponents: [../env-names, ../names]\n",
+	}); err != nil {
+		return err
+	}
+	e.serverKubeconfig, err = e.AccountKubeconfig(ctx, Namespace, serviceAccount)
+	return err
+}
+
+// applyRights unpacks a folder of the kit's below Dir, anew each time, with kustomizations by the names of their folders, and
+// applies what the one called env renders of namespaces, ServiceAccounts and RBAC.
+func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, kustomizations map[string]string) error {
+	dir := filepath.Join(e.Dir, name)
+	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {
+		return fmt.Errorf("unpack %s/: %w", name, err)
+	}
+	for own, text := range kustomizations {
+		path := filepath.Join(dir, own)
+		if err := errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
+			return fmt.Errorf("write a kustomization into %s/: %w", name, err)
+		}
+	}
+	rendered, stderr, err := Kubectl{}.Run(ctx, e, "kustomize", filepath.Join(dir, "env"))
+	if err != nil {
+		return fmt.Errorf("render %s/: %w: %s", name, err, stderr)
+	}
+	var grants []string
+	for object := range strings.SplitSeq(rendered, "\n---\n") {
+		var meta metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(object), &meta); err != nil {
+			return fmt.Errorf("read what %s/ renders to: %w", name, err)
+		}
+		if meta.Kind == "Namespace" || meta.Kind == "ServiceAccount" || meta.GroupVersionKind().Group == rbacv1.GroupName {
+			grants = append(grants, object)
+		}
+	}
+	if _, stderr, err := (Kubectl{Stdin: strings.Join(grants, "\n---\n")}).Run(ctx, e, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("apply the rights of %s/: %w: %s", name, err, stderr)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// serverPort is where our servers listen on a host of their own.
+const serverPort = 6443
+
+// tokenLifetime is longer than anybody leaves `make run` running; each start gets a new token.
+const tokenLifetime = 7 * 24 * time.Hour
+
+// Server is one of our servers.
+type Server struct {
+	*process
+	// Name is that of its log, URL where it serves. Its certificate is for ServerName.
+	Name, URL   string
+	host        *host
+	command     []string
+	environment []string
+}
+
+// ServerName is the name in the servers' certificate, which is that of the Service.
+const ServerName = ServiceName + "." + Namespace + ".svc"
+
+// startServers grants the rights of the manifests, nothing more, and starts our servers with a ServiceAccount token.
+func (e *Environment) startServers() error {
+	if err := e.step("rights of the server", func() error { return e.grant(e.ctx) }); err != nil {
+		return err
+	}
+	if e.options.ExternalEtcd {
+		if err := e.step("etcd of the server", func() error {
+			h, err := e.newHost("workshop-etcd", 10)
+			if err == nil {
+				e.external, err = e.startEtcd(e.ctx, h, "workshop-etcd")
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	for i := 1; i <= e.options.Servers; i++ {
+		name := ServiceName
+		if i > 1 {
+			name = fmt.Sprintf("%s-%d", ServiceName, i)
+		}
+		if err := e.step(name, func() error { return e.startServer(e.ctx, name, i, e.storageArgs(i)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storageArgs returns the flags that say where the storage of a server is.
+func (e *Environment) storageArgs(number int) []string {
+	if e.external == nil {
+		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", number))}
+	}
+	return []string{
+		"--etcd-servers=" + e.external.url,
+		"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
+		"--etcd-certfile=" + e.pki.cert(e.external.client),
+		"--etcd-keyfile=" + e.pki.key(e.external.client),
+	}
+}
+
+// AccountKubeconfig returns the path of a kubeconfig with a token of a ServiceAccount.
+func (e *Environment) AccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	token, err := e.Token(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Join(e.Dir, "users", fileName("account-"+namespace+"-"+name))
+	if err := os.WriteFile(base+".token", []byte(token), 0o600); err != nil {
+		return "", fmt.Errorf("write token: %w", err)
+	}
+	path := base + ".kubeconfig"
+	return path, e.writeKubeconfig(path, e.KubeAPIServers[0], &clientcmdapi.AuthInfo{TokenFile: base + ".token"})
+}
+
+// Token returns a token of a ServiceAccount.
+func (e *Environment) Token(ctx context.Context, namespace, name string) (string, error) {
+	client, err := e.AdminClient()
+	if err != nil {
+		return "", err
+	}
+	seconds := int64(tokenLifetime.Seconds())
+	request, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request token of %s/%s: %w", namespace, name, err)
+	}
+	return request.Status.Token, nil
+}
+
+// newHost returns a host with its own address, or loopback. The numbers up to 4 are for kube-apiservers, 10 for our etcd.
+func (e *Environment) newHost(name string, number int) (*host, error) {
+	switch {
+	case e.lan == nil:
+		return loopbackHost(&e.ports), nil
+	case e.node != nil:
+		return e.node.addPod(name, number)
+	}
+	return e.lan.addRoutedHost(name, number)
+}
+
+func (e *Environment) startServer(ctx context.Context, name string, number int, storage []string) error {
+	h, err := e.newHost(name, 10+number)
+	if err != nil {
+		return err
+	}
+	port, err := h.port(serverPort)
+	if err != nil {
+		return err
+	}
+	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port), environment: e.options.ServerEnv}
+	s.command = append([]string{
+		e.server, "serve",
+		"--kubeconfig=" + e.serverKubeconfig,
+		"--bind-address=" + h.address,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + e.pki.cert(certs.ServingDir),
+		"--tls-private-key-file=" + e.pki.key(certs.ServingDir),
+	}, storage...)
+	s.command = override(s.command, e.options.ServerArgs)
+	e.Servers = append(e.Servers, s)
+	return e.runServer(ctx, s)
+}
+
+func (e *Environment) runServer(ctx context.Context, s *Server) error {
+	var err error
+	if s.process, err = e.processes.start(s.host, s.Name, s.command, s.environment...); err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(s.Config(e))
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	return eventually(ctx, s.Name, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
+}
+
+// Config returns a client configuration without credentials for the server's own port, past kube-apiserver.
+func (s *Server) Config(e *Environment) *rest.Config {
+	return &rest.Config{
+		Host:            s.URL,
+		Dial:            s.host.dial,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: e.pki.cert(certs.ServingCADir), ServerName: ServerName},
+	}
+}
+
+// Client returns an HTTP client without credentials for the server's own port.
+func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTPClientFor(s.Config(e)) }
+
+// StopServer stops a server as a rollout does.
+func (e *Environment) StopServer(s *Server) error { return s.stop() }
+
+// StartServer starts a stopped server again at the same place. It returns when it is ready.
+func (e *Environment) StartServer(ctx context.Context, s *Server) error { return e.runServer(ctx, s) }
+
+// RestartServer stops a server and starts it again.
+func (e *Environment) RestartServer(ctx context.Context, s *Server) error {
+	if err := e.StopServer(s); err != nil {
+		return err
+	}
+	return e.StartServer(ctx, s)
+}
+
+// KillServer ends a server without a chance to clean up.
+func (e *Environment) KillServer(s *Server) { s.kill() }
+
+// CrashServer kills a server and starts it again.
+func (e *Environment) CrashServer(ctx context.Context, s *Server) error {
+	e.KillServer(s)
+	return e.StartServer(ctx, s)
+}
+
+// VmRSS is the memory that the kernel counts for the server, in KiB (proc(5)).
+func (s *Server) VmRSS() (kib int, err error) { return s.status("VmRSS") }
+
+// VmHWM is the most that VmRSS was since the start, or since ResetVmHWM, in KiB.
+func (s *Server) VmHWM() (kib int, err error) { return s.status("VmHWM") }
+
+// ResetVmHWM sets VmHWM to VmRSS (proc_pid_clear_refs(5)).
+func (s *Server) ResetVmHWM() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
+}
+
+// Descriptors is how many files and sockets the server has open.
+func (s *Server) Descriptors() (int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+	return len(entries), err
+}
+
+func (s *Server) status(name string) (kib int, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			_, err := fmt.Sscan(value, &kib)
+			return kib, err
+		}
+	}
+	return 0, fmt.Errorf("no %s in /proc/PID/status", name)
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command setup builds what a control plane for tests consists of into the cache that all projects of a machine share, and prints its
+// directory: etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity. Nobody needs to run it: a test
+// builds what it needs. It fills the cache before tests, as on a CI machine, and finds kubectl. A second run does nothing.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	dir, err := envtest.Setup(ctx, os.Stderr)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "setup: %v\n", err)
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+}

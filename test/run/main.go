@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command run is `make run`: it starts the environment of the tests on one directory, tells how to use it, and keeps it
+// running until it is interrupted. scripts/measure.sh uses it too.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+type flags struct {
+	dir, server  string
+	externalEtcd bool
+	copyOf       string
+	copies       int
+	measure      time.Duration
+}
+
+func main() {
+	var f flags
+	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
+	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver", "Main package of the server, or the absolute path of its file.")
+	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
+	flag.StringVar(&f.copyOf, "copy-of", "", "File with an object of which copies are created first, in the namespace default.")
+	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
+	flag.DurationVar(&f.measure, "measure", -1, "Leave everything idle for so long, print the memory of the server, and stop.")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, f); err != nil {
+		fmt.Fprintf(os.Stderr, "run: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f flags) (err error) {
+	began := time.Now()
+	fmt.Printf("Starting a control plane with the extension API server behind it (state and logs in %s):\n", f.dir)
+	e, err := envtest.Start(ctx, envtest.Options{Dir: f.dir, Server: f.server, ExternalEtcd: f.externalEtcd, Progress: os.Stdout})
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted; everything that was started is stopped")
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Stop()) }()
+	kubeconfig := filepath.Join(f.dir, "kubeconfig")
+	if err := writeKubeconfig(e, kubeconfig); err != nil {
+		return err
+	}
+	fmt.Printf("Ready after %.1fs.\n", time.Since(began).Seconds())
+	if err := createCopies(ctx, e, f.copyOf, f.copies); err != nil {
+		return err
+	}
+	if f.measure >= 0 {
+		return measure(ctx, e, f.measure)
+	}
+	fmt.Printf(`
+In another terminal:
+
+  export KUBECONFIG=%s PATH=%s:$PATH
+%s
+Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
+`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples())
+	<-e.Done()
+	if ctx.Err() == nil {
+		return e.Failure()
+	}
+	fmt.Println("\nStopping ...")
+	return nil
+}
+
+// examples are commands for the objects of the sample, if it is there.
+func examples() string {
+	var commands strings.Builder
+	files, _ := filepath.Glob("sample/objects/*.yaml") // the pattern is right
+	for _, file := range files {
+		fmt.Fprintf(&commands, "  kubectl create -f %s -o yaml\n", file)
+	}
+	return commands.String()
+}
+
+// measure prints what the kernel says of the server's memory after it was idle.
+func measure(ctx context.Context, e *envtest.Environment, idle time.Duration) error {
+	select {
+	case <-e.Done():
+		return context.Cause(ctx)
+	case <-time.After(idle):
+	}
+	kib, err := e.Servers[0].VmRSS()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("VmRSS after %s idle: %d MiB\n", idle, kib/1024)
+	return nil
+}
+
+// createCopies creates n copies of the object in the file, 16 at a time.
+func createCopies(ctx context.Context, e *envtest.Environment, file string, n int) error {
+	if file == "" {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	client, err := clientFor(e, object.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	creators, ctx := errgroup.WithContext(ctx)
+	creators.SetLimit(16)
+	for i := range n {
+		creators.Go(func() error {
+			one := object.DeepCopy()
+			one.SetNamespace(metav1.NamespaceDefault)
+			one.SetName(fmt.Sprintf("%s-%d", object.GetName(), i))
+			_, err := client.Create(ctx, one, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return creators.Wait()
+}
+
+// clientFor is for objects of the kind in the namespace default.
+func clientFor(e *envtest.Environment, kind schema.GroupVersionKind) (dynamic.ResourceInterface, error) {
+	config, err := e.AdminConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := restmapper.GetAPIGroupResources(discoveryClient)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := restmapper.NewDiscoveryRESTMapper(groups).RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, err
+	}
+	return client.Resource(mapping.Resource).Namespace(metav1.NamespaceDefault), nil
+}
+
+// writeKubeconfig copies the administrator's kubeconfig to where a user looks for it.
+func writeKubeconfig(e *envtest.Environment, path string) error {
+	admin, err := e.AdminKubeconfig()
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.LoadFromFile(admin)
+	if err != nil {
+		return err
+	}
+	return clientcmd.WriteToFile(*config, path)
+}
+
+func abs(path string) string {
+	if a, err := filepath.Abs(path); err == nil {
+		return a
+	}
+	return path
+}
