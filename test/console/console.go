@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package console talks to the console of a widget, the sample's streaming subresource, with the client that kubectl exec uses. It is for
+// Package console talks to the console of an Engine of the fixture with the client that kubectl exec uses. It is for
 // tests of one connection that stays open.
 package console
 
@@ -18,15 +18,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // patience is how long an answer, or the end, may take on a busy machine.
 const patience = time.Minute
 
-// Console is an open console of a widget.
+// Console is an open console.
 type Console struct {
-	// In is the input, closed by whoever has no more to say.
+	// In is the input. Close it to end the session.
 	In *io.PipeWriter
 	// Out is the output, ErrOut what went wrong. Someone must read what comes, or the console waits.
 	Out, ErrOut *bufio.Scanner
@@ -45,9 +45,9 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 		t.Fatal(err)
 	}
 	kubeAPIServer := strings.TrimPrefix(config.Host, "https://")
-	env.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return config.Dial(ctx, "tcp", kubeAPIServer) })
+	envtest.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return config.Dial(ctx, "tcp", kubeAPIServer) })
 	target := url.URL{Scheme: "https", Host: listener.Addr().String(),
-		Path: "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets/" + name + "/console"}
+		Path: "/apis/fixture.example.com/v1/namespaces/" + namespace + "/engines/" + name + "/console"}
 	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
 	if err != nil {
 		t.Fatal(err)

@@ -27,5 +27,7 @@ func ExampleBase_ResetFields() {
 	for version, fields := range s.ResetFields("status") {
 		fmt.Println(version, fields)
 	}
-	// Output: fixture.example.com/v1 .status
+	// Unordered output:
+	// fixture.example.com/v1 .status
+	// fixture.example.com/v1alpha1 .status
 }

@@ -123,10 +123,10 @@ func TestResetFields(t *testing.T) {
 	base := newBase()
 	added := schema.GroupVersion{Group: api.GroupName, Version: "v99"}
 	base.AddKnownTypes(added, &api.Item{})
-	utilruntime.Must(base.SetVersionPriority(append([]schema.GroupVersion{v1.SchemeGroupVersion}, added)...))
+	versions := append(slices.Clone(install.GroupVersions), added)
+	utilruntime.Must(base.SetVersionPriority(versions...))
 	got := base.ResetFields("status", "metadata")
 	want := fieldpath.NewSet(fieldpath.MakePathOrDie("status"), fieldpath.MakePathOrDie("metadata"))
-	versions := append([]schema.GroupVersion{v1.SchemeGroupVersion}, added)
 	for _, gv := range versions {
 		set := got[fieldpath.APIVersion(gv.String())]
 		if set == nil || !set.Equals(want) {

@@ -3,14 +3,22 @@
 package subresource_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/registry/subresource"
+	"example.com/extension-apiserver/test/fixture/api"
 )
 
 // A WebSocket begins with a GET, which is authorized as get; what it opens takes the right to create it.
@@ -27,4 +35,35 @@ func ExampleEnsureAuthorized() {
 	})
 	fmt.Println(subresource.EnsureAuthorized(ctx, readOnly, "create", "console"))
 	// Output: items.fixture.example.com "ruler" is forbidden: User "jane" cannot create resource "items/console" in API group "fixture.example.com" at the cluster scope
+}
+
+// A kind with a subresource that says each line again, louder: NewStorage returns both. What the session does needs no
+// WebSocket to be tested.
+func ExampleNewStream() {
+	shout := func(ctx context.Context, name string, in io.Reader, out, _ io.Writer) error {
+		// A Scanner keeps no line of more than 64 KiB.
+		lines := bufio.NewScanner(in)
+		for ctx.Err() == nil && lines.Scan() {
+			if _, err := fmt.Fprintf(out, "%s: %s!\n", name, strings.ToUpper(lines.Text())); err != nil {
+				return err
+			}
+		}
+		return lines.Err()
+	}
+	newStorage := func(store *genericregistry.Store, a authorizer.Authorizer) map[string]rest.Storage {
+		return map[string]rest.Storage{
+			"items":       store,
+			"items/shout": subresource.NewStream(store, a, "shout", shout),
+		}
+	}
+	var a authorizer.Authorizer // the server's
+	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &api.Item{} }}, a)
+	fmt.Printf("%T\n", storage["items/shout"].New())
+
+	if err := shout(context.Background(), "ruler", strings.NewReader("good morning\n"), os.Stdout, os.Stderr); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// *api.Item
+	// ruler: GOOD MORNING!
 }

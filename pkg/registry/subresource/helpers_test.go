@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -52,19 +53,24 @@ func (rules) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{"main/v1": fieldpath.NewSet()}
 }
 
-// endpoint is that of the etcd of the whole package; each test has its own prefix there.
-var endpoint string
+// TestMain stops the etcd of the tests that had one.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stopEtcd()
+	os.Exit(code)
+}
 
-func TestMain(m *testing.M) { os.Exit(withEtcd(m.Run)) }
+// stopEtcd stops what endpoint started.
+var stopEtcd = func() {}
 
-// withEtcd runs the tests with an etcd that only this user can reach, and that is fast because nothing of it has to last.
-// The library's own (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per test, on a port that is open to all.
-func withEtcd(run func() int) int {
+// endpoint starts an etcd for the whole package, in which each test has its own prefix: one that only this user can reach, and
+// that is fast because nothing of it has to last. The library's own (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per
+// test, on a port that is open to all. Streams are tested and fuzzed without any.
+var endpoint = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
 	config := embed.NewConfig()
 	config.Dir, config.UnsafeNoFsync, config.LogLevel = filepath.Join(dir, "data"), true, "fatal"
 	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "etcd.sock")}}
@@ -73,11 +79,13 @@ func withEtcd(run func() int) int {
 	if err != nil {
 		panic(err)
 	}
-	defer server.Close()
+	stopEtcd = func() {
+		server.Close()
+		_ = os.RemoveAll(dir)
+	}
 	<-server.Server.ReadyNotify()
-	endpoint = config.ListenClientUrls[0].String()
-	return run()
-}
+	return config.ListenClientUrls[0].String()
+})
 
 // newStore returns a store as the kinds make theirs.
 func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
@@ -87,7 +95,7 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	AddScaleToScheme(scheme)
 	r.Base = strategy.New(scheme, api.GroupName)
 	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))
-	config.Transport.ServerList = []string{endpoint}
+	config.Transport.ServerList = []string{endpoint()}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &api.Item{} },
 		NewListFunc:               func() runtime.Object { return &api.ItemList{} },

@@ -5,7 +5,6 @@ package widget
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
 
+	"example.com/extension-apiserver/pkg/registry/subresource"
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
@@ -38,6 +40,23 @@ var consoleCommands = []struct {
 			widget.Namespace, widget.Name, widget.Spec.Model, widget.Spec.Grade, len(widget.Spec.Parts), widget.Status.ReadyReplicas)
 		return err
 	}},
+}
+
+// newConsoleSession returns the session of consoles. They read the widget by the caller's right to get it, which the right to
+// create its console does not include.
+func newConsoleSession(widgets rest.Getter, a authorizer.Authorizer) subresource.Session {
+	return func(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
+		return runConsole(ctx, in, out, errOut, func() (*workshop.Widget, error) {
+			if err := subresource.EnsureAuthorized(ctx, a, "get", ""); err != nil {
+				return nil, err
+			}
+			obj, err := widgets.Get(ctx, name, &metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return obj.(*workshop.Widget), nil
+		})
+	}
 }
 
 // runConsole answers each line of the input until it ends or says exit, or until ctx is done.
@@ -86,24 +105,5 @@ func runCommand(out, errOut io.Writer, words []string, get func() (*workshop.Wid
 		return err
 	}
 	_, err := fmt.Fprintf(errOut, "unknown command %q, expected one of:\n%s\n", words[0], strings.Join(known, "\n"))
-	return err
-}
-
-// writeStatus tells the client how the session ended, in the form that remotecommand expects.
-func writeStatus(w io.Writer, result error) error {
-	status := &metav1.Status{Status: metav1.StatusSuccess}
-	if result != nil {
-		var known apierrors.APIStatus
-		if !errors.As(result, &known) {
-			known = apierrors.NewInternalError(result)
-		}
-		s := known.Status()
-		status = &s
-	}
-	data, err := json.Marshal(status)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(data)
 	return err
 }

@@ -4,19 +4,24 @@ package widget
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/install"
 )
 
 const consoleHelp = "echo WORDS: say them\nshow: the widget as it is now\nexit: leave\n"
@@ -135,31 +140,95 @@ func (w *failingWriter) Write([]byte) (int, error) {
 	return 0, w.err
 }
 
-// TestConsoleStatus: how a console ended is told as a Status, in which every error of the API keeps its reason.
-func TestConsoleStatus(t *testing.T) {
-	gone := apierrors.NewNotFound(workshop.Resource("widgets"), "w")
-	for _, tc := range []struct {
-		name   string
-		result error
-		want   metav1.Status
-	}{
-		{"success", nil, metav1.Status{Status: metav1.StatusSuccess}},
-		{"error of the API", gone, gone.ErrStatus},
-		{"wrapped", fmt.Errorf("show: %w", gone), gone.ErrStatus},
-		{"any other", errors.New("broken"), apierrors.NewInternalError(errors.New("broken")).ErrStatus},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var out bytes.Buffer
-			if err := writeStatus(&out, tc.result); err != nil {
-				t.Fatal(err)
+// oneWidget is a store with one widget, w.
+type oneWidget struct {
+	// reads counts the calls of Get, which calls then first, if set.
+	reads atomic.Int32
+	then  func(ctx context.Context) error
+}
+
+func (o *oneWidget) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if name != "w" {
+		return nil, apierrors.NewNotFound(workshop.Resource("widgets"), name)
+	}
+	o.reads.Add(1)
+	if o.then != nil {
+		if err := o.then(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return stored(), nil
+}
+
+// consoleContext is that of a GET of the console of the widget.
+func consoleContext(ctx context.Context, name string) context.Context {
+	gv := install.StorageVersion()
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true, Verb: "get", APIGroup: gv.Group, APIVersion: gv.Version,
+		Namespace: "demo", Resource: "widgets", Subresource: "console", Name: name,
+	})
+}
+
+// TestConsoleShow: the right to create a console is not the right to read its widget. Each show asks for that again, and
+// without it the console stays open.
+func TestConsoleShow(t *testing.T) {
+	mayGet := []bool{false, true, false}
+	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		switch strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " ") {
+		case "create demo widgets console w":
+			return authorizer.DecisionAllow, "", nil
+		case "get demo widgets  w":
+			may := mayGet[0]
+			if mayGet = mayGet[1:]; may {
+				return authorizer.DecisionAllow, "", nil
 			}
-			var got metav1.Status
-			if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-				t.Fatalf("%v in %s", err, &out)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("status (-want +got):\n%s", diff)
-			}
-		})
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	widgets := &oneWidget{}
+	var out, errOut bytes.Buffer
+	in := strings.NewReader(strings.Repeat("show\n", len(mayGet)) + "echo b\n")
+	if err := newConsoleSession(widgets, a)(consoleContext(t.Context(), "w"), "w", in, &out, &errOut); err != nil {
+		t.Errorf("got %v, want success", err)
+	}
+	if diff := cmp.Diff("demo/w: model pendulum, grade Standard, 1 parts, 1 ready\nb\n", out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	refused := `widgets.workshop.example.com "w" is forbidden: User "" cannot get resource "widgets" in API group ` +
+		`"workshop.example.com" in the namespace "demo"` + "\n"
+	if diff := cmp.Diff(refused+refused, errOut.String()); diff != "" {
+		t.Errorf("error output (-want +got):\n%s", diff)
+	}
+	if got := widgets.reads.Load(); got != 1 {
+		t.Errorf("widget read %d times, want once: for the show that was allowed", got)
+	}
+}
+
+// TestConsoleShowMissing: a widget that went meanwhile ends its console.
+func TestConsoleShowMissing(t *testing.T) {
+	var out bytes.Buffer
+	session := newConsoleSession(&oneWidget{}, authorizerfactory.NewAlwaysAllowAuthorizer())
+	if err := session(consoleContext(t.Context(), "gone"), "gone", strings.NewReader("show\necho b\n"), &out, &out); !apierrors.IsNotFound(err) || out.Len() != 0 {
+		t.Errorf("got error %v and output %q, want NotFound and none", err, &out)
+	}
+}
+
+// TestConsoleContextEnds: a show that waits for the store does not outlive its console, and what the client had sent before is
+// not carried out any more.
+func TestConsoleContextEnds(t *testing.T) {
+	ctx, end := context.WithCancel(consoleContext(t.Context(), "w"))
+	defer end()
+	widgets := &oneWidget{then: func(ctx context.Context) error {
+		end()
+		<-ctx.Done()
+		return nil
+	}}
+	var out bytes.Buffer
+	session := newConsoleSession(widgets, authorizerfactory.NewAlwaysAllowAuthorizer())
+	if err := session(ctx, "w", strings.NewReader("show\necho after\n"), &out, &out); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want that of the context", err)
+	}
+	if want := "demo/w: model pendulum, grade Standard, 1 parts, 1 ready\n"; out.String() != want {
+		t.Errorf("got output %q, want %q", &out, want)
 	}
 }

@@ -2,7 +2,7 @@
 
 // Package widget stores the kind Widget: its rules (strategy.go, validation.go), its columns (columns.go), the fields by
 // which it is selected and the names that they have in each version (selection.go, fields.go), and its REST storage with
-// the subresources status, scale and console.
+// the subresources status, scale and console (console_session.go).
 package widget
 
 import (
@@ -43,7 +43,7 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a 
 		"widgets":         &mainREST{store},
 		"widgets/status":  subresource.NewStatus(store, statusStrategy{strategy}),
 		"widgets/scale":   subresource.NewScale(store, scaleStrategy{strategy}, scaling),
-		"widgets/console": newConsole(store, a),
+		"widgets/console": subresource.NewStream(store, a, "console", newConsoleSession(store, a)),
 	}, nil
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package widget
+package subresource
 
 import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,12 +19,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-// consoleSocket serves consoles on a socket that the client's side of can be closed alone, and that takes no port.
-func consoleSocket(f *testing.F) func(*testing.T) *net.UnixConn {
+// streamSocket serves streams on a socket that the client's side of can be closed alone, and that takes no port.
+func streamSocket(f *testing.F) func(*testing.T) *net.UnixConn {
 	f.Helper()
-	r := newConsole(&oneWidget{}, allowing())
+	r := newStream(&oneItem{}, allowing())
 	f.Cleanup(r.Destroy)
 	address := &net.UnixAddr{Net: "unix", Name: filepath.Join(f.TempDir(), "s")}
 	listener, err := net.ListenUnix("unix", address)
@@ -56,7 +58,7 @@ func consoleSocket(f *testing.F) func(*testing.T) *net.UnixConn {
 
 // told is what the server sent, by channel, until it closed the connection.
 type told struct {
-	text   [status + 1]string
+	text   [remotecommand.StreamErr + 1]string
 	status *metav1.Status
 }
 
@@ -101,11 +103,11 @@ func hearAll(t *testing.T, conn net.Conn) told {
 		switch {
 		case head[0] == 0x88, head[0] == 0x8a:
 			// Close and pong (RFC 6455, section 5.5).
-		case head[0] != 0x82 || len(data) == 0 || data[0] < stdout || data[0] > status || got.status != nil:
+		case head[0] != 0x82 || len(data) == 0 || data[0] < remotecommand.StreamStdOut || data[0] > remotecommand.StreamErr || got.status != nil:
 			t.Fatalf("got the frame %x %q after the status %v, want one of the channels 1 to 3, the status at last", head[0], data, got.status)
 		default:
 			got.text[data[0]] += string(data[1:])
-			if data[0] == status {
+			if data[0] == remotecommand.StreamErr {
 				got.status = &metav1.Status{}
 				if err := json.Unmarshal(data[1:], got.status); err != nil {
 					t.Fatalf("status %q: %v", data[1:], err)
@@ -127,16 +129,48 @@ func masked(head byte, payload string) []byte {
 	return append(append(frame, 0, 0, 0, 0), payload...)
 }
 
-// FuzzWidgetConsoleFrames sends frames of the channel protocol: those of the script, in which "|" separates them and ";" is
+// said is what a session answers to its input: the model that the stream is compared with.
+type said struct {
+	out, errOut string
+	// ended is true where it ends before its input does; tooLong says why.
+	ended, tooLong bool
+}
+
+func answers(input string) said {
+	var s said
+	for line := range strings.Lines(input) {
+		line = strings.TrimSuffix(line, "\n")
+		if len(line) > maxLine {
+			s.ended, s.tooLong = true, true
+			return s
+		}
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case words[0] == "exit":
+			s.ended = true
+			return s
+		case words[0] == "echo":
+			s.out += strings.Join(words[1:], " ") + "\n"
+		case words[0] == "show":
+			s.out += "item g\n"
+		default:
+			s.errOut += fmt.Sprintf("unknown command %q\n", words[0])
+		}
+	}
+	return s
+}
+
+// FuzzStreamFrames sends frames of the channel protocol: those of the script, in which "|" separates them and ";" is
 // the end of a line, and then the end of the input. The first byte of a frame is its channel, or tells that one ends. A
-// console answers what comes on its input and nothing else, and ends with a Status, which is 400 where a line is too long or
+// stream answers what comes on its input and nothing else, and ends with a Status, which is 400 where a line is too long or
 // the protocol is broken. A line that the broken protocol cuts off is not answered.
-func FuzzWidgetConsoleFrames(f *testing.F) {
-	dial := consoleSocket(f)
+func FuzzStreamFrames(f *testing.F) {
+	dial := streamSocket(f)
 	for _, script := range []string{
 		"", "\x00echo a;|\x00show;|\x00help;|\x00dance", "\x00ec|\x00ho a;|\x00|\x01b;|\x04{}|\x05x;|\x80x;|\x00c;", "\x00exit;|\x00echo b;|\xff\x01",
 		"\x00echo a;|\xff\x00|\x00echo b;|\xff\x00", "\xff\x03|\xff\x04|\xff\x01|\x00echo a;", "\x00echo a;|\xff\x05|\x00echo b;", "\xff", "\xff\x00\x00", "|\x00;",
-		"\x00echo a;|\x00" + strings.Repeat("x", maxConsoleLine) + "|\x00;|\x00echo b", "\x00echo a;" + strings.Repeat("x", maxConsoleLine+1) + "|\x00;echo b;",
+		"\x00echo a;|\x00" + strings.Repeat("x", maxLine) + "|\x00;|\x00echo b", "\x00echo a;" + strings.Repeat("x", maxLine+1) + "|\x00;echo b;",
 	} {
 		f.Add(script)
 	}
@@ -156,14 +190,14 @@ func FuzzWidgetConsoleFrames(f *testing.F) {
 				broken = true
 			case payload == "\xff\x00":
 				closed = true
-			case payload[0] == stdin && !closed && !broken:
+			case payload[0] == remotecommand.StreamStdIn && !closed && !broken:
 				input += payload[1:]
 			}
 		}
 		conn := dial(t)
 		go func() {
 			_, _ = conn.Write(append(frames, masked(0x82, "\xff\x00")...))
-			// A console that has ended waits for the client to hang up.
+			// A stream that has ended waits for the client to hang up.
 			_ = conn.CloseWrite()
 		}()
 		got, want := hearAll(t, conn), answers(input)
@@ -171,8 +205,8 @@ func FuzzWidgetConsoleFrames(f *testing.F) {
 			want = answers(input[:strings.LastIndex(input, "\n")+1])
 		}
 		refused := want.tooLong || broken && !want.ended
-		if got.text[stdout] != want.out || got.text[stderr] != want.errOut {
-			t.Errorf("%q: got output %q and error output %q, want %q and %q", script, got.text[stdout], got.text[stderr], want.out, want.errOut)
+		if got.text[remotecommand.StreamStdOut] != want.out || got.text[remotecommand.StreamStdErr] != want.errOut {
+			t.Errorf("%q: got output %q and error output %q, want %q and %q", script, got.text[remotecommand.StreamStdOut], got.text[remotecommand.StreamStdErr], want.out, want.errOut)
 		}
 		if got.status == nil || (got.status.Reason == metav1.StatusReasonBadRequest) != refused || (got.status.Status == metav1.StatusSuccess) == refused {
 			t.Errorf("%q: got %+v, want BadRequest: %t, success otherwise", script, got.status, refused)
@@ -180,13 +214,13 @@ func FuzzWidgetConsoleFrames(f *testing.F) {
 	})
 }
 
-// FuzzWidgetConsoleBytes: any bytes after the handshake, and then no more, end the console, and make the server keep no more
+// FuzzStreamBytes: any bytes after the handshake, and then no more, end the stream, and make the server keep no more
 // than they are: a frame that only says that it is long costs nothing.
-func FuzzWidgetConsoleBytes(f *testing.F) {
-	dial := consoleSocket(f)
+func FuzzStreamBytes(f *testing.F) {
+	dial := streamSocket(f)
 	for _, data := range [][]byte{
 		nil, masked(0x82, "\x00echo a\n"), masked(0x81, "\x00echo a\n"), masked(0x89, "ping"), masked(0x8a, "pong"), masked(0x88, "\x03\xe8bye"), masked(0x83, "reserved"),
-		append(masked(0x02, "\x00echo"), masked(0x80, " a\n")...), masked(0x80, "continues nothing"), {0x82, 5, stdin, 'e', 'x', 'i', 't'},
+		append(masked(0x02, "\x00echo"), masked(0x80, " a\n")...), masked(0x80, "continues nothing"), {0x82, 5, remotecommand.StreamStdIn, 'e', 'x', 'i', 't'},
 		{0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0x82, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 'x'},
 		{0x89, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 'x'}, {0x82}, {0xff, 0xff}, []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {

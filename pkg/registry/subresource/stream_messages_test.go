@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package widget
+package subresource
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -29,14 +33,14 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestConsoleMessageTooLong: a message ends the session as soon as it says how long it is.
-func TestConsoleMessageTooLong(t *testing.T) {
+// TestStreamMessageTooLong: a message ends the session as soon as it says how long it is.
+func TestStreamMessageTooLong(t *testing.T) {
 	for _, tc := range []struct {
 		head   byte
 		length uint64
-	}{{0x82, maxConsoleMessage + 1}, {0x81, maxConsoleMessage + 1}, {0x82, 16 << 20}, {0x82, 32 << 20}, {0x82, 1<<63 - 1}, {0x02, 16 << 20}, {0x80, 16 << 20}} {
+	}{{0x82, maxStreamMessage + 1}, {0x81, maxStreamMessage + 1}, {0x82, 16 << 20}, {0x82, 32 << 20}, {0x82, 1<<63 - 1}, {0x02, 16 << 20}, {0x80, 16 << 20}} {
 		t.Run(fmt.Sprintf("%x %d", tc.head, tc.length), func(t *testing.T) {
-			w := dialWire(t, newConsole(&oneWidget{}, allowing()))
+			w := dialWire(t, newStream(&oneItem{}, allowing()))
 			if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
@@ -56,10 +60,10 @@ func TestConsoleMessageTooLong(t *testing.T) {
 	}
 }
 
-// TestConsoleFragments: fragments are not collected. Each has its own channel and limit, and their
+// TestStreamFragments: fragments are not collected. Each has its own channel and limit, and their
 // lines have theirs.
-func TestConsoleFragments(t *testing.T) {
-	w := dialWire(t, newConsole(&oneWidget{}, allowing()))
+func TestStreamFragments(t *testing.T) {
+	w := dialWire(t, newStream(&oneItem{}, allowing()))
 	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -70,17 +74,56 @@ func TestConsoleFragments(t *testing.T) {
 		w.hearOut(t, "b\n")
 	}
 	for range 2 {
-		w.send(t, masked(0x00, "\x00"+strings.Repeat("x", maxConsoleLine-1)))
+		w.send(t, masked(0x00, "\x00"+strings.Repeat("x", maxLine-1)))
 	}
 	if got := w.hearStatus(t); got.Reason != metav1.StatusReasonBadRequest || !strings.Contains(got.Message, "a line is longer than 4096 bytes") {
 		t.Errorf("got the status %+v, want 400 with the limit of a line", got)
 	}
 }
 
-// TestConsolePing: of a ping that is longer than it may be (125 bytes: RFC 6455, section 5.5), no
+// TestStreamInputEnded: how the input ended stays, whatever the client sends after it: a session that reads on gets nothing.
+func TestStreamInputEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		frame []byte
+		check func(error) bool
+	}{
+		"by the client": {masked(0x82, "\xff\x00"), func(err error) bool { return errors.Is(err, io.EOF) }},
+		"protocol":      {masked(0x82, "\xff\x09"), apierrors.IsBadRequest},
+		"too long":      {append(announced(0x82, maxStreamMessage+1), make([]byte, maxStreamMessage+1)...), apierrors.IsRequestEntityTooLargeError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			type read struct {
+				n   int
+				err error
+			}
+			reads := make(chan read, 2)
+			w := dialWire(t, NewStream(&oneItem{}, allowing(), "console", func(_ context.Context, _ string, in io.Reader, _, _ io.Writer) error {
+				for range cap(reads) {
+					n, err := in.Read(make([]byte, 10))
+					reads <- read{n, err}
+				}
+				return nil
+			}).(*streamREST))
+			if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = w.Write(append(tc.frame, masked(0x82, "\x00more\n")...)) }()
+			if got := w.hearStatus(t); got.Status != metav1.StatusSuccess {
+				t.Errorf("got the status %+v, want success: the session said so", got)
+			}
+			for i := range cap(reads) {
+				if got := <-reads; got.n != 0 || !tc.check(got.err) {
+					t.Errorf("read %d: got %d bytes and the error %v, want none and how the input ended", i+1, got.n, got.err)
+				}
+			}
+		})
+	}
+}
+
+// TestStreamPing: of a ping that is longer than it may be (125 bytes: RFC 6455, section 5.5), no
 // more is kept or sent back.
-func TestConsolePing(t *testing.T) {
-	w := dialWire(t, newConsole(&oneWidget{}, allowing()))
+func TestStreamPing(t *testing.T) {
+	w := dialWire(t, newStream(&oneItem{}, allowing()))
 	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +143,11 @@ func TestConsolePing(t *testing.T) {
 	}
 }
 
-// TestConsoleScript: client-go sends a file in messages as long as its buffer, whose lines are all
+// TestStreamScript: client-go sends a file in messages as long as its buffer, whose lines are all
 // answered.
-func TestConsoleScript(t *testing.T) {
-	url, ended := serveConsoles(t, newConsole(&oneWidget{}, allowing()))
-	c := openConsole(t.Context(), t, url)
+func TestStreamScript(t *testing.T) {
+	url, ended := serveStreams(t, newStream(&oneItem{}, allowing()))
+	c := openStream(t.Context(), t, url)
 	const lines = 20_000
 	go func() {
 		_, _ = c.in.Write([]byte(strings.Repeat("echo tick\n", lines)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package widget
+package subresource
 
 import (
 	"bufio"
@@ -19,11 +19,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/test/fixture/api"
 )
 
 // destroyed is closed when Destroy is through.
-func destroyed(r *consoleREST) <-chan struct{} {
+func destroyed(r *streamREST) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		r.Destroy()
@@ -32,13 +32,13 @@ func destroyed(r *consoleREST) <-chan struct{} {
 	return done
 }
 
-// TestConsoleDestroy: a server that stops tells every open console so, and opens no more.
-func TestConsoleDestroy(t *testing.T) {
-	widgets := &oneWidget{}
-	r := newConsole(widgets, allowing())
-	url, ended := serveConsoles(t, r)
-	consoles := []*console{openConsole(t.Context(), t, url), openConsole(t.Context(), t, url)}
-	for _, c := range consoles {
+// TestStreamDestroy: a server that stops tells every open stream so, and opens no more.
+func TestStreamDestroy(t *testing.T) {
+	items := &oneItem{}
+	r := newStream(items, allowing())
+	url, ended := serveStreams(t, r)
+	streams := []*streamClient{openStream(t.Context(), t, url), openStream(t.Context(), t, url)}
+	for _, c := range streams {
 		c.say(t, "echo tick")
 		c.hear(t, c.out, "tick")
 	}
@@ -54,7 +54,7 @@ func TestConsoleDestroy(t *testing.T) {
 	if err := raw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range consoles {
+	for _, c := range streams {
 		if err := c.end(t); err == nil || err.Error() != "the server is shutting down" {
 			t.Errorf("got %v, want that the server is shutting down", err)
 		}
@@ -62,24 +62,24 @@ func TestConsoleDestroy(t *testing.T) {
 	}
 	await(t, "the end of Destroy", done)
 
-	reads := widgets.reads.Load()
-	if err := openConsole(t.Context(), t, url).end(t); err == nil || !strings.Contains(err.Error(), "the server is shutting down") {
-		t.Errorf("console after Destroy: got %v, want that the server is shutting down", err)
+	reads := items.reads.Load()
+	if err := openStream(t.Context(), t, url).end(t); err == nil || !strings.Contains(err.Error(), "the server is shutting down") {
+		t.Errorf("stream after Destroy: got %v, want that the server is shutting down", err)
 	}
-	if _, err := r.Connect(consoleContext(t.Context(), "w"), "w", nil, nil); !apierrors.IsServiceUnavailable(err) {
+	if _, err := r.Connect(streamContext(t.Context(), "g"), "g", nil, nil); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("connect after Destroy: got %v, want ServiceUnavailable", err)
 	}
-	if got := widgets.reads.Load(); got != reads {
-		t.Errorf("widget read %d times after Destroy, want it left alone: the store is destroyed too", got-reads)
+	if got := items.reads.Load(); got != reads {
+		t.Errorf("item read %d times after Destroy, want it left alone: the store is destroyed too", got-reads)
 	}
 }
 
-// TestConsoleDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no console
+// TestStreamDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no stream
 // that nobody would end.
-func TestConsoleDestroyBetween(t *testing.T) {
-	r := newConsole(&oneWidget{}, allowing())
+func TestStreamDestroyBetween(t *testing.T) {
+	r := newStream(&oneItem{}, allowing())
 	recorder := httptest.NewRecorder()
-	handler, err := r.Connect(consoleContext(t.Context(), "w"), "w", nil, answer{recorder})
+	handler, err := r.Connect(streamContext(t.Context(), "g"), "g", nil, refusal{recorder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +94,12 @@ func TestConsoleDestroyBetween(t *testing.T) {
 	}
 }
 
-// TestConsoleDestroyUnread: a client that reads nothing cannot keep the server from stopping, whether the server is about to
+// TestStreamDestroyUnread: a client that reads nothing cannot keep the server from stopping, whether the server is about to
 // write or stuck in it.
-func TestConsoleDestroyUnread(t *testing.T) {
+func TestStreamDestroyUnread(t *testing.T) {
 	for name, answers := range map[string]bool{"silent": false, "in the middle of an answer": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newConsole(&oneWidget{}, allowing())
+			r := newStream(&oneItem{}, allowing())
 			r.closeTimeout = 10 * time.Millisecond
 			w := dialWire(t, r)
 			if answers {
@@ -110,37 +110,37 @@ func TestConsoleDestroyUnread(t *testing.T) {
 	}
 }
 
-// TestConsoleDestroyWaits: the server stops when its consoles have ended, and not before: it would cut off their last word.
+// TestStreamDestroyWaits: the server stops when its streams have ended, and not before: it would cut off their last word.
 // How long it waits for a client that does not read is known to the second, in the time of the bubble.
-func TestConsoleDestroyWaits(t *testing.T) {
+func TestStreamDestroyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newConsole(&oneWidget{}, allowing())
+		r := newStream(&oneItem{}, allowing())
 		dialWire(t, r)
 		began, done := time.Now(), destroyed(r)
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Error("Destroy is through while a console is open")
+			t.Error("Destroy is through while a stream is open")
 		default:
 		}
 		<-done
-		if got := time.Since(began); got != consoleCloseTimeout {
-			t.Errorf("Destroy took %s, want %s", got, consoleCloseTimeout)
+		if got := time.Since(began); got != streamCloseTimeout {
+			t.Errorf("Destroy took %s, want %s", got, streamCloseTimeout)
 		}
 	})
 }
 
-// TestConsoleDestroyHanging: a command that waits for the store keeps nobody waiting, and does not outlive its console.
-func TestConsoleDestroyHanging(t *testing.T) {
+// TestStreamDestroyHanging: a command that waits for the store keeps nobody waiting, and does not outlive its stream.
+func TestStreamDestroyHanging(t *testing.T) {
 	reading, released := make(chan struct{}), make(chan struct{})
-	r := newConsole(&oneWidget{then: func(ctx context.Context) error {
+	r := newStream(&oneItem{show: func(ctx context.Context) error {
 		close(reading)
 		<-ctx.Done()
 		close(released)
 		return ctx.Err()
 	}}, allowing())
-	url, _ := serveConsoles(t, r)
-	c := openConsole(t.Context(), t, url)
+	url, _ := serveStreams(t, r)
+	c := openStream(t.Context(), t, url)
 	c.say(t, "show")
 	await(t, "the command's question to the store", reading)
 	await(t, "the end of Destroy", destroyed(r))
@@ -150,10 +150,10 @@ func TestConsoleDestroyHanging(t *testing.T) {
 	await(t, "the end of the command's question", released)
 }
 
-// TestConsoleContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a Status.
+// TestStreamContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a Status.
 // What it had sent before is not carried out any more.
-func TestConsoleContextEnds(t *testing.T) {
-	forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("the right is gone"))
+func TestStreamContextEnds(t *testing.T) {
+	forbidden := apierrors.NewForbidden(api.Resource("items"), "g", errors.New("the right is gone"))
 	for _, tc := range []struct {
 		name  string
 		cause error
@@ -168,7 +168,7 @@ func TestConsoleContextEnds(t *testing.T) {
 			t.Run(tc.name+", "+when, func(t *testing.T) {
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)
-				w := dialWireWithin(ctx, t, newConsole(&oneWidget{then: func(ctx context.Context) error {
+				w := dialWireWithin(ctx, t, newStream(&oneItem{show: func(ctx context.Context) error {
 					end(tc.cause)
 					<-ctx.Done()
 					return nil
@@ -179,7 +179,7 @@ func TestConsoleContextEnds(t *testing.T) {
 					end(tc.cause)
 				} else {
 					w.send(t, masked(0x82, "\x00"+lines))
-					w.hearOut(t, "demo/w: model pendulum, grade Standard, 1 parts, 1 ready\n")
+					w.hearOut(t, "item g\n")
 				}
 				if diff := cmp.Diff(tc.want, w.hearStatus(t)); diff != "" {
 					t.Errorf("status (-want +got):\n%s", diff)
@@ -189,28 +189,28 @@ func TestConsoleContextEnds(t *testing.T) {
 	}
 }
 
-// TestConsoleContextEndsUnread: a client that reads nothing is cut off in time.
-func TestConsoleContextEndsUnread(t *testing.T) {
+// TestStreamContextEndsUnread: a client that reads nothing is cut off in time.
+func TestStreamContextEndsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		r := newConsole(&oneWidget{}, allowing())
+		r := newStream(&oneItem{}, allowing())
 		w := dialWireWithin(ctx, t, r)
 		w.sayTick(t)
 		synctest.Wait() // the answer is being written
 		began := time.Now()
 		end()
 		r.sessions.Wait()
-		if got := time.Since(began); got != consoleCloseTimeout {
-			t.Errorf("the session took %s to end, want %s", got, consoleCloseTimeout)
+		if got := time.Since(began); got != streamCloseTimeout {
+			t.Errorf("the session took %s to end, want %s", got, streamCloseTimeout)
 		}
 	})
 }
 
-// TestConsoleClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and does
+// TestStreamClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and does
 // not wait for longer than it says.
-func TestConsoleClosing(t *testing.T) {
+func TestStreamClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newConsole(&oneWidget{}, allowing())
+		r := newStream(&oneItem{}, allowing())
 		w := dialWire(t, r)
 		w.send(t, masked(0x82, "\x00exit\n"))
 		if got := w.hearStatus(t); got.Status != metav1.StatusSuccess {
@@ -224,22 +224,22 @@ func TestConsoleClosing(t *testing.T) {
 		if _, err := w.reader.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v, want the end of the connection", err)
 		}
-		if got := time.Since(began); got != consoleCloseTimeout {
-			t.Errorf("the connection was closed after %s, want %s", got, consoleCloseTimeout)
+		if got := time.Since(began); got != streamCloseTimeout {
+			t.Errorf("the connection was closed after %s, want %s", got, streamCloseTimeout)
 		}
 	})
 }
 
-// TestConsoleIdle: a console that is used stays open, one that nobody writes to is ended, so that forgotten ones do not add
+// TestStreamIdle: a stream that is used stays open, one that nobody writes to is ended, so that forgotten ones do not add
 // up. Time is that of the bubble: nobody waits for hours.
-func TestConsoleIdle(t *testing.T) {
+func TestStreamIdle(t *testing.T) {
 	for name, lines := range map[string]int{"never used": 0, "used": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newConsole(&oneWidget{}, allowing())
+				r := newStream(&oneItem{}, allowing())
 				w := dialWire(t, r)
 				for range lines {
-					<-time.After(consoleIdleTimeout - time.Second)
+					<-time.After(streamIdleTimeout - time.Second)
 					w.sayTick(t)
 					w.hearOut(t, "tick\n")
 				}
@@ -247,8 +247,8 @@ func TestConsoleIdle(t *testing.T) {
 				if got := w.hearStatus(t); got.Reason != metav1.StatusReasonTimeout || !strings.Contains(got.Message, "no input for 4h0m0s") {
 					t.Errorf("got the status %v, want Timeout, for there was no input for 4h0m0s", got)
 				}
-				if got := time.Since(began); got != consoleIdleTimeout {
-					t.Errorf("the silence lasted %s, want %s", got, consoleIdleTimeout)
+				if got := time.Since(began); got != streamIdleTimeout {
+					t.Errorf("the silence lasted %s, want %s", got, streamIdleTimeout)
 				}
 				r.Destroy()
 			})

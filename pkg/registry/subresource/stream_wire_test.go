@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package widget
+package subresource
 
 import (
 	"bufio"
@@ -15,25 +15,26 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-const handshake = "GET /w HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
+const handshake = "GET /g HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
 
-// wire is the client's side of a console on a connection that holds one byte: what is not read here, the server cannot
+// wire is the client's side of a stream on a connection that holds one byte: what is not read here, the server cannot
 // write.
 type wire struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-func dialWire(t *testing.T, r *consoleREST) *wire {
+func dialWire(t *testing.T, r *streamREST) *wire {
 	t.Helper()
 	return dialWireWithin(t.Context(), t, r)
 }
 
-// dialWireWithin opens a console that ends with the context.
-func dialWireWithin(ctx context.Context, t *testing.T, r *consoleREST) *wire {
+// dialWireWithin opens a stream that ends with the context.
+func dialWireWithin(ctx context.Context, t *testing.T, r *streamREST) *wire {
 	t.Helper()
 	listener := bufconn.Listen(1)
 	server := &http.Server{Handler: connectHandler(ctx, r, make(chan struct{}, 1)), ReadHeaderTimeout: patience}
@@ -75,8 +76,8 @@ func (w *wire) sayTick(t *testing.T) {
 // hearOut reads a frame of the output and compares it.
 func (w *wire) hearOut(t *testing.T, want string) {
 	t.Helper()
-	if channel, got := w.hear(t); channel != stdout || got != want {
-		t.Errorf("got %q on channel %d, want %q on channel %d", got, channel, want, stdout)
+	if channel, got := w.hear(t); channel != remotecommand.StreamStdOut || got != want {
+		t.Errorf("got %q on channel %d, want %q on channel %d", got, channel, want, remotecommand.StreamStdOut)
 	}
 }
 
@@ -105,8 +106,8 @@ func (w *wire) hearStatus(t *testing.T) metav1.Status {
 	t.Helper()
 	channel, text := w.hear(t)
 	var got metav1.Status
-	if err := json.Unmarshal([]byte(text), &got); err != nil || channel != status {
-		t.Fatalf("got %q on channel %d (%v), want a Status on channel %d", text, channel, err, status)
+	if err := json.Unmarshal([]byte(text), &got); err != nil || channel != remotecommand.StreamErr {
+		t.Fatalf("got %q on channel %d (%v), want a Status on channel %d", text, channel, err, remotecommand.StreamErr)
 	}
 	return got
 }

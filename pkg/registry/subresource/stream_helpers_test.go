@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subresource
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"example.com/extension-apiserver/test/fixture/api"
+)
+
+// patience is how long a test waits for what happens at once.
+const patience = 30 * time.Second
+
+// maxLine bounds a line of oneItem's sessions, in bytes.
+const maxLine = 4096
+
+// oneItem is a store with one item, g, and its session.
+type oneItem struct {
+	// reads counts the calls of Get.
+	reads atomic.Int32
+	// show is what the command show does before it answers, if set.
+	show func(ctx context.Context) error
+}
+
+func (*oneItem) New() runtime.Object { return &api.Item{} }
+func (*oneItem) Destroy()            {}
+
+func (o *oneItem) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if name != "g" {
+		return nil, apierrors.NewNotFound(api.Resource("items"), name)
+	}
+	o.reads.Add(1)
+	return &api.Item{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// session answers each line of the input until it ends or says exit, or until ctx is done.
+func (o *oneItem) session(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
+	lines := bufio.NewReaderSize(in, maxLine+len("\n"))
+	for ctx.Err() == nil {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return apierrors.NewBadRequest(fmt.Sprintf("a line is longer than %d bytes", maxLine))
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if words := strings.Fields(string(line)); len(words) > 0 {
+			if words[0] == "exit" {
+				return nil
+			}
+			if err := o.command(ctx, name, words, out, errOut); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+func (o *oneItem) command(ctx context.Context, name string, words []string, out, errOut io.Writer) error {
+	var err error
+	switch words[0] {
+	case "echo":
+		_, err = fmt.Fprintln(out, strings.Join(words[1:], " "))
+	case "show":
+		if o.show != nil {
+			if err := o.show(ctx); err != nil {
+				return err
+			}
+		}
+		_, err = fmt.Fprintln(out, "item", name)
+	default:
+		_, err = fmt.Fprintf(errOut, "unknown command %q\n", words[0])
+	}
+	return err
+}
+
+// newStream returns the storage of the streams of the item.
+func newStream(items *oneItem, a authorizer.Authorizer) *streamREST {
+	return NewStream(items, a, "console", items.session).(*streamREST)
+}
+
+func allowing() authorizer.Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }
+
+// streamContext is that of a GET of the stream of an item.
+func streamContext(ctx context.Context, name string) context.Context {
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true, Verb: "get", APIGroup: group, APIVersion: "v1",
+		Namespace: "demo", Resource: "items", Subresource: "console", Name: name,
+	})
+}
+
+// refusal is what a handler can answer before the upgrade.
+type refusal struct{ http.ResponseWriter }
+
+func (r refusal) Object(code int, obj runtime.Object) { responsewriters.WriteRawJSON(code, obj, r) }
+func (r refusal) Error(err error) {
+	status := responsewriters.ErrorToAPIStatus(err)
+	responsewriters.WriteRawJSON(int(status.Code), status, r)
+}
+
+// connectHandler does what the endpoints of the library do with a request for /NAME; each that is through is sent to ended.
+// Sessions end with ctx, not with their requests.
+func connectHandler(ctx context.Context, r *streamREST, ended chan<- struct{}) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name := path.Base(req.URL.Path)
+		handler, err := r.Connect(streamContext(ctx, name), name, nil, refusal{w})
+		if err != nil {
+			refusal{w}.Error(err)
+			return
+		}
+		handler.ServeHTTP(w, req)
+		ended <- struct{}{}
+	})
+}
+
+// serveStreams returns the address of a server of streams, and where each tells its end.
+func serveStreams(t *testing.T, r *streamREST) (string, <-chan struct{}) {
+	t.Helper()
+	ended := make(chan struct{}, 16)
+	server := httptest.NewServer(connectHandler(t.Context(), r, ended))
+	t.Cleanup(server.Close)
+	t.Cleanup(r.Destroy)
+	return server.URL, ended
+}
+
+// streamClient is an open stream with the client that kubectl exec uses.
+type streamClient struct {
+	in          *io.PipeWriter
+	out, errOut *bufio.Scanner
+	// ended gets what Stream returned.
+	ended chan error
+}
+
+func openStream(ctx context.Context, t *testing.T, url string, protocols ...string) *streamClient {
+	t.Helper()
+	config := &rest.Config{Host: url}
+	executor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, url+"/g")
+	if len(protocols) > 0 {
+		executor, err = remotecommand.NewWebSocketExecutorForProtocols(config, http.MethodGet, url+"/g", protocols...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	stderr, errs := io.Pipe()
+	c := &streamClient{in: stdin, out: bufio.NewScanner(stdout), errOut: bufio.NewScanner(stderr), ended: make(chan error, 1)}
+	go func() {
+		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errs})
+		// Whoever still reads or writes is let go.
+		in.Close()
+		out.Close()
+		errs.Close()
+		c.ended <- err
+	}()
+	return c
+}
+
+// say sends a line.
+func (c *streamClient) say(t *testing.T, line string) {
+	t.Helper()
+	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+		t.Fatalf("say %q: %v", line, err)
+	}
+}
+
+// hear reads a line of the output or the error output.
+func (c *streamClient) hear(t *testing.T, from *bufio.Scanner, want string) {
+	t.Helper()
+	if !from.Scan() {
+		t.Fatalf("the stream ended (%v), want the answer %q", <-c.ended, want)
+	}
+	if got := from.Text(); got != want {
+		t.Errorf("got the answer %q, want %q", got, want)
+	}
+}
+
+// end waits for the end and returns how the server said it was.
+func (c *streamClient) end(t *testing.T) error {
+	t.Helper()
+	for _, rest := range []*bufio.Scanner{c.out, c.errOut} {
+		go func() {
+			for rest.Scan() {
+			}
+		}()
+	}
+	select {
+	case err := <-c.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatalf("the stream is open after %s, want it ended", patience)
+		return nil
+	}
+}
+
+// await waits until the channel has something or is closed.
+func await[T any](t *testing.T, what string, c <-chan T) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s: not after %s", what, patience)
+	}
+}
