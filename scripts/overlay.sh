@@ -1,14 +1,12 @@
 # shellcheck shell=bash
 # Sourced by deploy.sh and undeploy.sh: the overlay as objects, and how to speak to the cluster and to a person.
 #
-#   OVERLAY            directory of a kustomization (default: manifests/overlays/kind: storage on a volume, certificates by certgen)
+#   OVERLAY            directory of a kustomization (default: sample/manifests/kind: storage on a volume, certificates by certgen)
 #   IMAGE, CERTGEN_IMAGE  full names with tags, instead of those in the overlay
 #   KUBECONFIG         as kubectl has it
 #   KUBECTL            the command (default: bin/1.36/kubectl if it was built, or kubectl)
 
-# The label of every object that was deployed, by which these scripts know their own.
-part_of=extension-apiserver
-overlay=${OVERLAY:-manifests/overlays/kind}
+overlay=${OVERLAY:-sample/manifests/kind}
 kubectl=${KUBECTL:-$([ -x bin/1.36/kubectl ] && echo bin/1.36/kubectl || echo kubectl)}
 
 me=$(basename "$0" .sh)
@@ -21,10 +19,14 @@ k() { "$kubectl" --request-timeout=20s "$@"; }
 # ask COMMAND...: what it prints; when it fails, the last line of its errors in $work/problem.
 ask() { "$@" 2>"$work/errors" || { grep -v '^E[0-9]' "$work/errors" | tail -n 1 >"$work/problem"; return 1; }; }
 
-# render writes into $work: all.yaml, apiservices.yaml (kind APIService), namespace.yaml (kind Namespace), rest.yaml.
+# render writes into $work: all.yaml, apiservices.yaml (kind APIService), namespace.yaml (kind Namespace), rest.yaml. It sets
+# part_of, the name of the Service, which is in a label of every object: by it these scripts know their own.
 render() {
   command -v "$kubectl" >/dev/null || fail "there is no command $kubectl; install kubectl, or run: make controlplane"
-  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay', expected a directory with a kustomization.yaml; found in manifests/overlays: $(ls manifests/overlays 2>/dev/null | tr '\n' ' ')"
+  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay', expected a directory with a kustomization.yaml, such as sample/manifests/kind"
+  build "$overlay"
+  part_of=$(backends | sed 's#.*/##' | sort -u)
+  [[ -n $part_of && $part_of != *$'\n'* ]] || fail "the APIServices of $overlay name the Services '${part_of//$'\n'/ }', expected one"
   mkdir "$work/overlay"
   {
     printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: ["%s"]\n' "$(realpath --relative-to="$work/overlay" "$overlay")"
@@ -32,21 +34,29 @@ render() {
     image_entry extension-apiserver "${IMAGE:-}"
     image_entry certgen "${CERTGEN_IMAGE:-}"
   } >"$work/overlay/kustomization.yaml"
-  "$kubectl" kustomize "$work/overlay" >"$work/all.yaml" 2>"$work/errors" || fail "render $overlay: $(tail -n 1 "$work/errors")"
+  build "$work/overlay"
+}
+
+# build DIRECTORY writes what is in it.
+build() {
+  "$kubectl" kustomize "$1" >"$work/all.yaml" 2>"$work/errors" || fail "render $overlay: $(tail -n 1 "$work/errors")"
   select_kinds '^APIService$' >"$work/apiservices.yaml"
   select_kinds '^Namespace$' >"$work/namespace.yaml"
   select_kinds '^(APIService|Namespace)$' not >"$work/rest.yaml"
-  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; expected an overlay on manifests/base"
+  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; expected one as in manifests/README.md"
 }
 
-# An overlay may have given the image another name; what it is called then is what the outer entry must name.
+# image_entry CONTAINER IMAGE. The overlay gives the image a name; that is what the outer entry must name.
 image_entry() {
   [ -n "$2" ] || return 0
   local name=${2%:*} tag=${2##*:} inner
   [[ $2 == *:* && $tag != */* ]] || fail "image '$2' has no tag, expected NAME:TAG"
-  inner=$("$kubectl" kustomize "$overlay" 2>/dev/null | sed -nE "s#^ *-? *image: \"?(([^ \"]*/)?$1)([:@][^\"]*)?\"?\$#\1#p" | sort -u)
-  [ -n "$inner" ] || return 0
-  printf -- '- {name: "%s", newName: "%s", newTag: "%s"}\n' "$inner" "$name" "$tag"
+  awk -v container="$1" '
+    { indent = match($0, /[^ ]/) }
+    $1 == "image:" { image = $2; at = indent }
+    # kustomize sorts keys: the name of a container follows its image. The next name at that depth is of something else.
+    $1 == "name:" && indent == at { if ($2 == container) print image; at = 0 }' "$work/all.yaml" | sed -E 's#[:@][^/]*$##' | sort -u |
+    while read -r inner; do printf -- '- {name: "%s", newName: "%s", newTag: "%s"}\n' "$inner" "$name" "$tag"; done
 }
 
 # select_kinds REGEX [not]: the documents of all.yaml whose kind matches, or does not.

@@ -5,6 +5,8 @@ package deploy
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,20 +22,21 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	fixture "example.com/extension-apiserver/test/fixture/api"
 )
 
 const (
-	namespace = env.Namespace
-	name      = "extension-apiserver"
-	group     = "workshop.example.com"
+	namespace = envtest.Namespace
+	name      = envtest.ServiceName
+	group     = fixture.GroupName
 	trust     = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 )
 
-var shared *env.Environment
+var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, env.Options{Unregistered: true}, &shared))
+	os.Exit(envtest.Main(m, envtest.Options{Unregistered: true}, &shared))
 }
 
 // cluster is the control plane with an administrator's clients.
@@ -44,7 +47,7 @@ type cluster struct {
 	services apiregistration.APIServiceInterface
 }
 
-func newCluster(t *testing.T, e *env.Environment) cluster {
+func newCluster(t *testing.T, e *envtest.Environment) cluster {
 	t.Helper()
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -73,19 +76,27 @@ func (c cluster) label(partOf *string) {
 	}
 }
 
-// script runs one of the scripts, and its arguments, with variables, and returns the last line that it printed, and all.
+// script runs one of the scripts, and its arguments, with variables, for the overlay of kind unless they name another, and returns the
+// last line that it printed, and all.
 func script(t *testing.T, command string, variables ...string) (last, out string, err error) {
 	t.Helper()
 	words := strings.Fields(command)
 	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", words[0]), words[1:]...)
-	cmd.Env = append(os.Environ(), variables...)
+	cmd.Env = append(append(os.Environ(), "OVERLAY="+overlay(t, kind)), variables...)
 	data, err := cmd.CombinedOutput()
 	out = strings.TrimSpace(string(data))
 	return out[strings.LastIndex(out, "\n")+1:], out, err
 }
 
-// overlay writes a kustomization on that of kind, with patches in YAML, and returns its directory.
-func overlay(t *testing.T, patches string) string {
+// The components of the overlays that are deployed here.
+const (
+	kind       = "embedded-storage certificates-certgen"
+	production = "external-etcd high-availability certificates-certgen network-policy flow-control audit"
+)
+
+// overlay writes the fixture with components, under the names of the environment, and returns its directory. What comes after them in
+// YAML is on top.
+func overlay(t *testing.T, components string, onTop ...string) string {
 	t.Helper()
 	// Inside the tree: kustomize takes no absolute paths.
 	dir, err := os.MkdirTemp("../../bin", "overlay-")
@@ -93,9 +104,16 @@ func overlay(t *testing.T, patches string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	content := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../../manifests/overlays/kind]\n" + patches
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
+	list := "../../../manifests/components/" + strings.Join(strings.Fields(components), ", ../../../manifests/components/")
+	for path, content := range map[string]string{
+		"names": fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n", namespace, strings.TrimSuffix(name, "apiserver")),
+		"all":   "resources: [../../../test/fixture/manifests/api]\ncomponents: [" + list + ", ../names, ../../../manifests/names]\n",
+		"":      "resources: [all]\n" + strings.Join(onTop, ""),
+	} {
+		file := filepath.Join(dir, path, "kustomization.yaml")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return strings.TrimPrefix(dir, "../../")
 }
@@ -123,14 +141,14 @@ func TestDeployRefuses(t *testing.T) {
 		"no rights":                 {partOf: &ours, config: nobody, want: "deploy: the user of the kubeconfig may not create apiservices.apiregistration.k8s.io; expected the rights of a cluster administrator"},
 		"a cluster too old":         {partOf: &ours, answers: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`}, want: "deploy: the cluster is Kubernetes 1.29.15, expected 1.30 or later"},
 		"no aggregation":            {partOf: &ours, answers: map[string]string{trust: noAggregation}, want: "deploy: the aggregation layer of the cluster is not configured: "},
-		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, "components: [../../manifests/components/monitoring]\n")}, want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
-		"a foreign namespace":       {want: "deploy: Namespace workshop-system exists and is not ours"},
-		"a namespace of another":    {partOf: &other, want: "deploy: Namespace workshop-system exists and is not ours"},
-		"a foreign Service":         {partOf: &ours, prepare: foreignService, want: "deploy: Service workshop-system/extension-apiserver exists and is not ours"},
-		"a foreign APIService":      {partOf: &ours, prepare: foreignAPIService(&apiregistrationv1.ServiceReference{Namespace: "elsewhere", Name: "theirs"}), want: "deploy: APIService v1.workshop.example.com belongs to the Service elsewhere/theirs, expected none, or the Service workshop-system/extension-apiserver"},
-		"a local APIService":        {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1.workshop.example.com is served by kube-apiserver itself"},
-		"two replicas":              {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, "replicas: [{name: extension-apiserver, count: 2}]\n")}, want: "has 2 replicas with embedded storage, expected 1"},
-		"no overlay":                {partOf: &ours, variables: []string{"OVERLAY=manifests/overlays/none"}, want: "deploy: OVERLAY is 'manifests/overlays/none', expected a directory with a kustomization.yaml"},
+		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind+" monitoring")}, want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
+		"a foreign namespace":       {want: "deploy: Namespace " + namespace + " exists and is not ours"},
+		"a namespace of another":    {partOf: &other, want: "deploy: Namespace " + namespace + " exists and is not ours"},
+		"a foreign Service":         {partOf: &ours, prepare: foreignService, want: "deploy: Service " + namespace + "/" + name + " exists and is not ours"},
+		"a foreign APIService":      {partOf: &ours, prepare: foreignAPIService(&apiregistrationv1.ServiceReference{Namespace: "elsewhere", Name: "theirs"}), want: "deploy: APIService v1." + group + " belongs to the Service elsewhere/theirs, expected none, or the Service " + namespace + "/" + name},
+		"a local APIService":        {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1." + group + " is served by kube-apiserver itself"},
+		"two replicas":              {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind, "replicas: [{name: "+name+", count: 2}]\n")}, want: "has 2 replicas with embedded storage, expected 1"},
+		"no overlay":                {partOf: &ours, variables: []string{"OVERLAY=manifests/none"}, want: "deploy: OVERLAY is 'manifests/none', expected a directory with a kustomization.yaml"},
 		"an image without tag":      {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"}, want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -89,20 +89,21 @@ func monitoringCRDs(c cluster) {
 	})
 }
 
-// kindOverlayWith writes the overlay kind with one more component, and returns its directory.
+// kindOverlayWith writes an overlay like kind with one more component, and returns its directory.
 func kindOverlayWith(c cluster, component string) string {
 	c.Helper()
 	dir := c.TempDir()
-	manifests, err := filepath.Abs(filepath.Join("..", "..", "manifests"))
+	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		c.Fatal(err)
 	}
 	// kustomize takes no absolute paths.
-	here, err := filepath.Rel(dir, manifests)
+	here, err := filepath.Rel(dir, root)
 	if err != nil {
 		c.Fatal(err)
 	}
-	overlay := fmt.Sprintf("resources: [%[1]s/overlays/kind]\ncomponents: [%[1]s/components/%[2]s]\n", here, component)
+	overlay := fmt.Sprintf("resources: [%[1]s/sample/manifests/api]\ncomponents: [%[1]s/manifests/components/embedded-storage, "+
+		"%[1]s/manifests/components/certificates-certgen, %[1]s/manifests/components/%[2]s, %[1]s/sample/manifests/names, %[1]s/manifests/names]\n", here, component)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		c.Fatal(err)
 	}

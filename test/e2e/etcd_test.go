@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	etcdNamespace = "workshop-etcd"
+	etcdNamespace = "etcd-system"
 	etcdName      = "etcd"
 	members       = 3
 )

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	production = "OVERLAY=manifests/overlays/production"
+	production = "OVERLAY=sample/manifests/production"
 	// perPhase and inAll are how many requests are sent while something is replaced, and in all, at least.
 	perPhase, inAll = 300, 20_000
 	// workers is more than elsewhere, so that 20,000 are sent in the minutes that the steps take anyway.

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"example.com/extension-apiserver/test/env"
 )
 
 // testAdmitted has kube-apiserver try every object of every variant, and every pod that would be made of them, in a
@@ -24,7 +22,7 @@ func testAdmitted(c *cluster) {
 		c.apply(c.pick(text, "Namespace", "ServiceAccount", "PriorityClass"))
 		c.apply(text, "--dry-run=server", "--validate=strict")
 		for _, w := range workloads(c, parse(c, text)) {
-			if err := c.tryPod(w.pod.Spec); err != nil {
+			if err := c.tryPod(w.GetNamespace(), w.pod.Spec); err != nil {
 				c.Errorf("%s: pod of %s %s: %v", v.name, w.GetKind(), w.GetName(), err)
 			}
 			if c.Failed() {
@@ -35,19 +33,20 @@ func testAdmitted(c *cluster) {
 	// Whether pods are judged at all, and the exception is one.
 	c.apply(c.pick(render(c, variant{}), "Namespace"))
 	exception := server(c, parse(c, render(c, variant{components: []string{"profile-host-network"}}))).pod.Spec
-	weak := server(c, parse(c, render(c, variant{}))).pod.Spec
+	base := server(c, parse(c, render(c, variant{})))
+	weak := base.pod.Spec
 	weak.Containers[0].SecurityContext = nil
 	for name, spec := range map[string]corev1.PodSpec{"with hostNetwork": exception, "without securityContext": weak} {
-		if err := c.tryPod(spec); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity \"restricted:") {
+		if err := c.tryPod(base.GetNamespace(), spec); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity \"restricted:") {
 			c.Errorf("pod %s in a restricted namespace: %v, want it forbidden", name, err)
 		}
 	}
 }
 
 // tryPod creates a pod as a dry run.
-func (c *cluster) tryPod(spec corev1.PodSpec) error {
+func (c *cluster) tryPod(namespace string, spec corev1.PodSpec) error {
 	c.Helper()
-	_, err := c.client.CoreV1().Pods(env.Namespace).Create(c.Context(),
+	_, err := c.client.CoreV1().Pods(namespace).Create(c.Context(),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
@@ -56,7 +55,9 @@ func (c *cluster) tryPod(spec corev1.PodSpec) error {
 func testOneReplica(c *cluster) {
 	text := render(c, variant{components: []string{"embedded-storage"}})
 	c.apply(c.pick(text, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "StatefulSet"))
-	const want = "extension-apiserver keeps its data in the pod (embedded storage) and can have 1 replica, found 2; for more use the component external-etcd"
+	w := server(c, parse(c, text))
+	namespace, set := w.GetNamespace(), "statefulset/"+w.GetName()
+	want := w.GetName() + " keeps its data in the pod (embedded storage) and can have 1 replica, found 2; for more use the component external-etcd"
 	refused := func(stderr string, err error) error {
 		if err == nil || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
 			return fmt.Errorf("failed: %t, with %q; want it to fail with one line, %q", err != nil, stderr, want)
@@ -65,7 +66,7 @@ func testOneReplica(c *cluster) {
 	}
 	// kube-apiserver takes a moment to know a new policy.
 	c.eventually("the policy", func(context.Context) error {
-		_, stderr, err := c.kubectl("", "scale", "-n", env.Namespace, "statefulset/extension-apiserver", "--replicas=2")
+		_, stderr, err := c.kubectl("", "scale", "-n", namespace, set, "--replicas=2")
 		return refused(stderr, err)
 	})
 	two := strings.Replace(c.pick(text, "StatefulSet"), "replicas: 1", "replicas: 2", 1)
@@ -73,23 +74,23 @@ func testOneReplica(c *cluster) {
 	if err := refused(stderr, err); err != nil {
 		c.Errorf("apply: %v", err)
 	}
-	_, stderr, err = c.kubectl("", "patch", "-n", env.Namespace, "statefulset/extension-apiserver", "-p", `{"spec":{"replicas":2}}`)
+	_, stderr, err = c.kubectl("", "patch", "-n", namespace, set, "-p", `{"spec":{"replicas":2}}`)
 	if err := refused(stderr, err); err != nil {
 		c.Errorf("patch: %v", err)
 	}
 	for _, replicas := range []string{"0", "1"} {
-		if _, stderr, err := c.kubectl("", "scale", "-n", env.Namespace, "statefulset/extension-apiserver", "--replicas="+replicas); err != nil {
+		if _, stderr, err := c.kubectl("", "scale", "-n", namespace, set, "--replicas="+replicas); err != nil {
 			c.Errorf("scale to %s: %v %s", replicas, err, stderr)
 		}
 	}
-	if _, stderr, err := c.kubectl("", "delete", "-n", env.Namespace, "statefulset/extension-apiserver"); err != nil {
+	if _, stderr, err := c.kubectl("", "delete", "-n", namespace, set); err != nil {
 		c.Fatalf("%v %s", err, stderr)
 	}
 	if _, stderr, err := c.kubectl(two, "create", "-f", "-"); refused(stderr, err) != nil {
 		c.Errorf("create: %v", refused(stderr, err))
 	}
 	// Another StatefulSet of the namespace is none of the policy's business.
-	other := strings.Replace(two, "name: extension-apiserver\n  namespace", "name: other\n  namespace", 1)
+	other := strings.Replace(two, "name: "+w.GetName()+"\n  namespace", "name: other\n  namespace", 1)
 	if _, stderr, err := c.kubectl(other, "create", "--dry-run=server", "-f", "-"); err != nil {
 		c.Errorf("another StatefulSet: %v %s", err, stderr)
 	}

@@ -18,14 +18,14 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apiserver"
-	"example.com/extension-apiserver/sample"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture"
 )
 
 // serverOptions are what the arguments of a container mean.
 func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	t.Helper()
-	options := apiserver.NewOptions(sample.API())
+	options := apiserver.NewOptions(fixture.API())
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	for _, section := range options.Flags().FlagSets {
 		fs.AddFlagSet(section)
@@ -42,12 +42,10 @@ func serverOptions(t testing.TB, args []string) *apiserver.Options {
 // TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from here.
 // All of them being right, what is left to complain of is that there is no cluster.
 func TestArguments(t *testing.T) {
-	if out, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "build.sh")).CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	binaries := map[string]string{"extension-apiserver": build(t, "test/fixture/server"), "certgen": build(t, "cmd/certgen")}
 	mounts := t.TempDir()
 	if _, err := certs.Init(t.Context(), certs.InitOptions{
-		Dir: mounts, With: []string{}, Service: certs.Service{Name: env.ServiceName, Namespace: env.Namespace},
+		Dir: mounts, With: []string{}, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -56,21 +54,21 @@ func TestArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(mustAbs(t, filepath.Join(folder, "components", "audit")), filepath.Join(mounts, "audit")); err != nil {
-		t.Fatal(err)
-	}
 	for _, v := range variants(t) {
 		t.Run(v.name, func(t *testing.T) {
 			objects := parse(t, render(t, v))
+			if policy, ok := auditPolicy(t, objects); ok {
+				writeFile(t, filepath.Join(mounts, "audit", "policy.yaml"), policy)
+			}
 			for _, w := range workloads(t, objects) {
 				c := w.pod.Spec.Containers[0]
-				args := expand(t, c, objects)
+				args := expand(t, w.GetNamespace(), c, objects)
 				for i := range args {
 					for _, m := range c.VolumeMounts {
 						args[i] = strings.Replace(args[i], "="+m.MountPath+"/", "="+mounts+m.MountPath+"/", 1)
 					}
 				}
-				code, out := runWithoutCluster(t, filepath.Base(c.Command[0]), args)
+				code, out := runWithoutCluster(t, binaries[c.Name], args)
 				want := map[string]string{
 					"extension-apiserver": "the command line has 1 problem:\n  * --kubeconfig is not set and this is no pod of a cluster",
 					"certgen":             "certgen: --kubeconfig: read kubeconfig: invalid configuration: no configuration has been provided",
@@ -82,12 +80,22 @@ func TestArguments(t *testing.T) {
 		})
 	}
 	// The same for what is wrong.
-	if _, out := runWithoutCluster(t, "extension-apiserver", []string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
+	if _, out := runWithoutCluster(t, binaries["extension-apiserver"], []string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
 		t.Errorf("a wrong flag is not found: %s", out)
 	}
-	if _, out := runWithoutCluster(t, "certgen", []string{"maintain", "--wait=10m"}); !strings.Contains(out, "--wait") {
+	if _, out := runWithoutCluster(t, binaries["certgen"], []string{"maintain", "--wait=10m"}); !strings.Contains(out, "--wait") {
 		t.Errorf("a wrong flag is not found: %s", out)
 	}
+}
+
+// build builds a command of the kit and returns its file.
+func build(t testing.TB, command string) string {
+	t.Helper()
+	file, err := envtest.Build(t.Context(), "example.com/extension-apiserver/"+command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func mustAbs(t testing.TB, path string) string {
@@ -101,7 +109,7 @@ func mustAbs(t testing.TB, path string) string {
 
 func runWithoutCluster(t *testing.T, binary string, args []string) (code int, output string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", binary), args...)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -113,19 +121,21 @@ func runWithoutCluster(t *testing.T, binary string, args []string) (code int, ou
 	return 0, string(out)
 }
 
-// expand does what kubelet does with $(NAME) in arguments, for variables from ConfigMaps.
-func expand(t testing.TB, c corev1.Container, objects []*unstructured.Unstructured) []string {
+// expand does what kubelet does with $(NAME) in arguments, for variables with values, from ConfigMaps and of the pod.
+func expand(t testing.TB, namespace string, c corev1.Container, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	args := slices.Clone(c.Args)
 	for _, e := range c.Env {
-		if e.ValueFrom == nil || e.ValueFrom.ConfigMapKeyRef == nil {
-			continue
-		}
-		ref := e.ValueFrom.ConfigMapKeyRef
-		value := ""
-		for _, cm := range only[corev1.ConfigMap](t, objects, "ConfigMap") {
-			if cm.Name == ref.Name {
-				value = cm.Data[ref.Key]
+		value := e.Value
+		switch from := e.ValueFrom; {
+		case from == nil:
+		case from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.namespace":
+			value = namespace
+		case from.ConfigMapKeyRef != nil:
+			for _, cm := range only[corev1.ConfigMap](t, objects, "ConfigMap") {
+				if cm.Name == from.ConfigMapKeyRef.Name {
+					value = cm.Data[from.ConfigMapKeyRef.Key]
+				}
 			}
 		}
 		for i := range args {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +16,15 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/test/env"
 )
 
+// Names of the fixture's manifests.
 const (
-	certgenAccount = "extension-apiserver-certgen"
-	servingSecret  = "extension-apiserver-serving"
-	caSecret       = "extension-apiserver-serving-ca"
+	fixtureName      = "fixture-apiserver"
+	fixtureNamespace = "fixture-system"
+	certgenAccount   = fixtureName + "-certgen"
+	servingSecret    = fixtureName + "-serving"
+	caSecret         = fixtureName + "-serving-ca"
 )
 
 // testCertgen runs certgen as its Job and its CronJob do, with their arguments and the rights of their ServiceAccount: three at
@@ -35,7 +36,7 @@ func testCertgen(c *cluster) {
 	var args []string
 	for _, w := range workloads(c, objects) {
 		if w.GetKind() == "Job" {
-			args = w.pod.Spec.Containers[0].Args
+			args = expand(c, w.GetNamespace(), w.pod.Spec.Containers[0], objects)
 		}
 	}
 	kubeconfig := c.accountKubeconfig(certgenAccount)
@@ -49,7 +50,7 @@ func testCertgen(c *cluster) {
 	}
 	// The Secret comes before the API, since the server needs it; the caBundle after.
 	c.eventually("the serving Secret", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().Secrets(env.Namespace).Get(ctx, servingSecret, metav1.GetOptions{})
+		_, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(ctx, servingSecret, metav1.GetOptions{})
 		return err
 	})
 	c.apply(c.pick(text, "APIService"))
@@ -61,8 +62,8 @@ func testCertgen(c *cluster) {
 		c.Errorf("again: %v\n%s\nwant nothing written", err, out)
 	}
 	c.testReplacedSecrets(text, kubeconfig, args)
-	c.compareRights(certgenAccount, objects, map[string]string{
-		"create secrets " + env.Namespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
+	c.compareRights(fixtureNamespace, certgenAccount, objects, map[string]string{
+		"create secrets " + fixtureNamespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
 	})
 	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
 		c.Fatalf("%v %s", err, stderr)
@@ -73,7 +74,7 @@ func testCertgen(c *cluster) {
 // refused, because the API trusts it, and nothing is changed.
 func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	c.Helper()
-	secrets := c.client.CoreV1().Secrets(env.Namespace)
+	secrets := c.client.CoreV1().Secrets(fixtureNamespace)
 	if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
@@ -130,14 +131,14 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 // checkCertificates: one CA, which signed the pair, and which every APIService trusts.
 func (c *cluster) checkCertificates() {
 	c.Helper()
-	ca, err := c.client.CoreV1().Secrets(env.Namespace).Get(c.Context(), caSecret, metav1.GetOptions{})
+	ca, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
 	if _, err := certs.ParseCA(ca.Data[certs.CertFile], ca.Data[certs.KeyFile], nil); err != nil {
 		c.Fatalf("CA in Secret: %v", err)
 	}
-	serving, err := c.client.CoreV1().Secrets(env.Namespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
+	serving, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -152,9 +153,9 @@ func (c *cluster) checkCertificates() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	all, err := cluster.APIServices(c.Context(), certs.Service{Name: env.ServiceName, Namespace: env.Namespace})
-	if err != nil || len(all) != 3 {
-		c.Fatalf("%d APIServices, %v; want 3", len(all), err)
+	all, err := cluster.APIServices(c.Context(), certs.Service{Name: fixtureName, Namespace: fixtureNamespace})
+	if err != nil || len(all) != 2 {
+		c.Fatalf("%d APIServices, %v; want 2", len(all), err)
 	}
 	for _, a := range all {
 		if string(a.Spec.CABundle) != string(ca.Data[certs.CertFile]) {
@@ -167,13 +168,13 @@ func (c *cluster) checkCertificates() {
 func (c *cluster) certgen(kubeconfig string, args []string) (string, error) {
 	c.Helper()
 	args = append(slices.Clone(args), "--kubeconfig="+kubeconfig)
-	out, err := exec.CommandContext(c.Context(), filepath.Join("..", "..", "bin", "certgen"), args...).CombinedOutput()
+	out, err := exec.CommandContext(c.Context(), build(c, "cmd/certgen"), args...).CombinedOutput()
 	return string(out), err
 }
 
 func (c *cluster) accountKubeconfig(account string) string {
 	c.Helper()
-	kubeconfig, err := c.env.AccountKubeconfig(c.Context(), env.Namespace, account)
+	kubeconfig, err := c.env.AccountKubeconfig(c.Context(), fixtureNamespace, account)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func (c *cluster) secrets() string {
 	c.Helper()
 	out := ""
 	for _, name := range []string{servingSecret, caSecret} {
-		s, err := c.client.CoreV1().Secrets(env.Namespace).Get(c.Context(), name, metav1.GetOptions{})
+		s, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			c.Fatal(err)
 		}

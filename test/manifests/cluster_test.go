@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/rights"
 )
 
@@ -25,7 +25,7 @@ const patience = time.Minute
 // cluster is a real control plane that logs every request. It has no nodes: no pod ever runs.
 type cluster struct {
 	*testing.T
-	env    *env.Environment
+	env    *envtest.Environment
 	client kubernetes.Interface
 	audit  string
 }
@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := env.New(t, env.Options{Unregistered: true, KubeAPIServerArgs: args})
+	e := envtest.New(t, envtest.Options{Unregistered: true, KubeAPIServerArgs: args})
 	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestCluster(t *testing.T) {
 // kubectl runs it as the administrator and returns what it prints.
 func (c *cluster) kubectl(stdin string, args ...string) (stdout, stderr string, err error) {
 	c.Helper()
-	return env.Kubectl{Stdin: stdin}.Run(c.Context(), c.env, args...)
+	return envtest.Kubectl{Stdin: stdin}.Run(c.Context(), c.env, args...)
 }
 
 // hostNetworkWarning is what kube-apiserver says of the one exception from the level "restricted", and of nothing else in it.

@@ -4,7 +4,6 @@ package manifests
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,26 +22,16 @@ func konnectivity(t testing.TB, resources, components []string) string {
 		for _, name := range names {
 			if strings.HasSuffix(name, ".yaml") {
 				text := readFile(t, filepath.Join("..", "..", "internal", "konnectivity", "testdata", name))
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, filepath.Join(dir, name), text)
 				out = append(out, name)
 				continue
 			}
-			out = append(out, relative(t, dir, filepath.Join("..", "konnectivity", name)))
+			out = append(out, relative(t, dir, filepath.Join("..", "..", "konnectivity", name)))
 		}
 		return "[" + strings.Join(out, ", ") + "]"
 	}
-	text := fmt.Sprintf("resources: %s\ncomponents: %s\n", list(resources), list(components))
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// From the folder of overlays, where render looks.
-	rel, err := filepath.Rel(mustAbs(t, filepath.Join(folder, "overlays")), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return render(t, variant{name: strings.Join(append(resources, components...), " "), overlay: rel})
+	writeFile(t, filepath.Join(dir, "kustomization.yaml"), fmt.Sprintf("resources: %s\ncomponents: %s\n", list(resources), list(components)))
+	return kustomize(t, dir)
 }
 
 // konnectivitySets are what is applied together, with the level of Pod Security that its pods meet.

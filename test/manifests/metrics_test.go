@@ -10,7 +10,7 @@ import (
 )
 
 // ownMetric finds what an alert asks of our server; other metrics are those of kube-apiserver and kube-state-metrics.
-var ownMetric = regexp.MustCompile(`(\w+)\{job="extension-apiserver"`)
+var ownMetric = regexp.MustCompile(`(\w+)\{job='[^']+'`)
 
 // testAlertMetrics scrapes the server as Prometheus does, with the rights and the account of the component monitoring: each
 // metric on which an alert rests is there.

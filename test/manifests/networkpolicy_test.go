@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"example.com/extension-apiserver/test/env"
 )
 
 // peer is one end of a connection: a pod, or with no namespace something outside of the network of pods.
@@ -87,12 +85,13 @@ func TestNetworkPolicies(t *testing.T) {
 	} {
 		objects := parse(t, render(t, v))
 		policies := only[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
+		namespace := service(t, objects).Namespace
 		port := server(t, objects).pod.Spec.Containers[0].Ports[0].ContainerPort
 		pod := func(namespace, address string, set labels.Set) peer { return peer{namespace, set, address, nil} }
-		ours := peer{env.Namespace, server(t, objects).pod.Labels, "10.244.1.7", map[string]int32{"https": port}}
-		certgen := pod(env.Namespace, "10.244.1.8", labels.Set{"app.kubernetes.io/name": "extension-apiserver", "app.kubernetes.io/component": "certgen"})
+		ours := peer{namespace, server(t, objects).pod.Labels, "10.244.1.7", map[string]int32{"https": port}}
+		certgen := pod(namespace, "10.244.1.8", labels.Set{"app.kubernetes.io/name": "extension-apiserver", "app.kubernetes.io/component": "certgen"})
 		stranger := pod("default", "10.244.2.9", labels.Set{"app": "x"})
-		neighbour := pod(env.Namespace, "10.244.2.10", labels.Set{"app": "x"})
+		neighbour := pod(namespace, "10.244.2.10", labels.Set{"app": "x"})
 		controlPlane := peer{address: "172.18.0.2"}
 		dns := pod("kube-system", "10.244.0.3", labels.Set{"k8s-app": "kube-dns"})
 		prometheus := labels.Set{"app.kubernetes.io/name": "prometheus"}
@@ -119,12 +118,12 @@ func TestNetworkPolicies(t *testing.T) {
 			{"to kube-apiserver's Service", ours, peer{address: "10.96.0.1"}, 443, corev1.ProtocolTCP, true},
 			{"to DNS", ours, dns, 53, corev1.ProtocolUDP, true},
 			{"to DNS of a stranger", ours, stranger, 53, corev1.ProtocolUDP, false},
-			{"to etcd", ours, pod("workshop-etcd", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, true},
+			{"to etcd", ours, pod("etcd-system", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, true},
 			{"to a stranger", ours, stranger, 443, corev1.ProtocolTCP, false},
 			{"to the internet", ours, peer{address: "203.0.113.9"}, 80, corev1.ProtocolTCP, false},
 			{"certgen to kube-apiserver", certgen, controlPlane, 6443, corev1.ProtocolTCP, true},
 			{"certgen to the server", certgen, ours, port, corev1.ProtocolTCP, false},
-			{"certgen to etcd", certgen, pod("workshop-etcd", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, false},
+			{"certgen to etcd", certgen, pod("etcd-system", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, false},
 			{"a neighbour to kube-apiserver", neighbour, controlPlane, 6443, corev1.ProtocolTCP, false},
 			// The rules of the test: nothing here selects it.
 			{"a stranger to kube-apiserver", stranger, controlPlane, 6443, corev1.ProtocolTCP, true},

@@ -10,51 +10,56 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 )
 
-// TestReadme: the README lists every component and overlay and no other, and its example of an overlay can be rendered.
+// TestReadme: the README lists every component and no other, and its example of a project can be rendered.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, filepath.Join(folder, "README.md"))
-	for _, in := range []string{"components", "overlays"} {
-		var listed []string
-		for _, match := range regexp.MustCompile("(?m)^\\| `"+in+"/([a-z0-9-]+)` \\|").FindAllStringSubmatch(text, -1) {
-			listed = append(listed, match[1])
-		}
-		slices.Sort(listed)
-		if have := folders(t, in); !slices.Equal(listed, have) {
-			t.Errorf("the README lists the %s %v, there are %v", in, listed, have)
-		}
+	var listed []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `components/([a-z0-9-]+)` \\|").FindAllStringSubmatch(text, -1) {
+		listed = append(listed, match[1])
 	}
-	_, example, found := strings.Cut(text, "```yaml\n")
-	example, _, closed := strings.Cut(example, "```")
-	if !found || !closed {
-		t.Fatal("the README has no example of an overlay")
+	slices.Sort(listed)
+	if have := folders(t, filepath.Join(folder, "components")); !slices.Equal(listed, have) {
+		t.Errorf("the README lists the components %v, there are %v", listed, have)
 	}
-	// As a folder beside the overlays would have it.
-	dir, err := os.MkdirTemp(filepath.Join(folder, ".."), ".overlay-")
-	if err != nil {
+	// Each block is a file, with its path in the first line; kit is a copy of the manifests.
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "kit"), os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	example = strings.ReplaceAll(example, "../../", "../manifests/")
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(example), 0o600); err != nil {
-		t.Fatal(err)
+	blocks := strings.Split(text, "```yaml\n# ")[1:]
+	for _, block := range blocks {
+		path, content, _ := strings.Cut(block, "\n")
+		content, _, _ = strings.Cut(content, "```")
+		writeFile(t, filepath.Join(dir, path), content)
 	}
-	rendered := render(t, variant{overlay: filepath.Join("..", "..", filepath.Base(dir))})
-	for _, want := range []string{"https://10.0.0.11:2379", "10.100.0.0/16", "registry.example.com/extension-apiserver:v1.2.3", "kind: ServiceMonitor"} {
-		if !strings.Contains(rendered, want) {
-			t.Errorf("the example of the README renders no %s:\n%s", want, rendered)
+	writeFile(t, filepath.Join(dir, "api", "apiservices.yaml"), readFile(t, filepath.Join(fixtureFolder, "api", "apiservices.yaml")))
+	text = kustomize(t, filepath.Join(dir, "cluster-1"))
+	for _, want := range []string{
+		"name: widgets-apiserver\n  namespace: widgets-system\n", "https://10.0.0.11:2379", "10.100.0.0/16",
+		"registry.example.com/widgets-apiserver:v1.2.3", "kind: ServiceMonitor",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the example of the README renders no %s:\n%s", want, text)
 		}
+	}
+	r := rendered{t, variant{}, parse(t, text)}
+	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r)) {
+		t.Errorf("the example of the README: %s", problem)
 	}
 }
 
 // TestAuditPolicy: the policy is one, and what is secret is logged without its content.
 func TestAuditPolicy(t *testing.T) {
 	t.Parallel()
-	loaded, err := policy.LoadPolicyFromBytes([]byte(readFile(t, filepath.Join(folder, "components", "audit", "policy.yaml"))))
+	text, _ := auditPolicy(t, parse(t, render(t, variant{overlay: "production"})))
+	loaded, err := policy.LoadPolicyFromBytes([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,4 +71,15 @@ func TestAuditPolicy(t *testing.T) {
 	if !loaded.OmitManagedFields || !slices.Contains(loaded.OmitStages, auditinternal.StageRequestReceived) {
 		t.Errorf("policy %+v, want it to omit managed fields and the stage RequestReceived", loaded)
 	}
+}
+
+// auditPolicy is the one that the server has.
+func auditPolicy(t testing.TB, objects []*unstructured.Unstructured) (text string, found bool) {
+	t.Helper()
+	for _, cm := range only[corev1.ConfigMap](t, objects, "ConfigMap") {
+		if strings.Contains(cm.Name, "audit-policy") {
+			text, found = cm.Data["policy.yaml"]
+		}
+	}
+	return text, found
 }

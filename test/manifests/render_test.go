@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,28 +20,56 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// folder is that of the manifests.
-var folder = filepath.Join("..", "..", "manifests")
+// folder is that of the manifests, fixtureFolder that of a project with them.
+var (
+	folder        = filepath.Join("..", "..", "manifests")
+	fixtureFolder = filepath.Join("..", "..", "test", "fixture", "manifests")
+)
 
-// variant is something that a user can apply, or a component on the base alone.
+// variant is something that a user can apply, or components on the base alone.
 type variant struct {
 	name       string
-	overlay    string   // a folder of overlays, or empty:
+	project    string   // the folder of a project; empty means that of the fixture
+	overlay    string   // of the project, or empty:
 	components []string // on the base
+	names      string   // a kustomization of names instead of that of the project; for components only
 }
 
-// variants are all overlays, the base, every component on it, and on a StatefulSet those components that change the workload.
+// projects are the folders of the fixture and, while it is there, of the sample.
+func projects(t testing.TB) []string {
+	t.Helper()
+	out, err := filepath.Glob(filepath.Join("..", "..", "*", "manifests", "names"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range out {
+		out[i] = filepath.Dir(out[i])
+	}
+	return append(out, fixtureFolder)
+}
+
+// overlays are those of a project.
+func overlays(t testing.TB, project string) []string {
+	t.Helper()
+	return slices.DeleteFunc(folders(t, project), func(name string) bool { return name == "api" || name == "names" })
+}
+
+// variants are all overlays, and of the fixture the base, every component on it, and on a StatefulSet those components that change
+// the workload.
 func variants(t testing.TB) []variant {
 	t.Helper()
 	out := []variant{{name: "base"}}
-	for _, name := range folders(t, "overlays") {
-		out = append(out, variant{name: name, overlay: name})
+	for _, project := range projects(t) {
+		for _, name := range overlays(t, project) {
+			out = append(out, variant{name: filepath.Join(filepath.Base(filepath.Dir(project)), name), project: project, overlay: name})
+		}
 	}
-	for _, name := range folders(t, "components") {
+	for _, name := range folders(t, filepath.Join(folder, "components")) {
 		out = append(out, variant{name: "base+" + name, components: []string{name}})
 		if name == "audit" || strings.HasPrefix(name, "profile-") {
 			out = append(out, variant{name: "base+embedded-storage+" + name, components: []string{"embedded-storage", name}})
@@ -49,16 +78,18 @@ func variants(t testing.TB) []variant {
 	return out
 }
 
-// folders are the names of the folders in a folder of the manifests.
+// folders are the names of the folders in a folder.
 func folders(t testing.TB, in string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(folder, in))
-	if err != nil || len(entries) == 0 {
-		t.Fatalf("folders in %s: %d, %v", in, len(entries), err)
-	}
+	entries, err := os.ReadDir(in)
 	var names []string
 	for _, entry := range entries {
-		names = append(names, entry.Name())
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	if err != nil || len(names) == 0 {
+		t.Fatalf("folders in %s: %d, %v", in, len(names), err)
 	}
 	return names
 }
@@ -66,38 +97,54 @@ func folders(t testing.TB, in string) []string {
 // render returns what kubectl apply -k would apply.
 func render(t testing.TB, v variant) string {
 	t.Helper()
-	dir := filepath.Join(folder, "overlays", v.overlay)
-	if v.overlay == "" {
-		dir = t.TempDir()
-		kustomization := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s]\ncomponents:\n", relative(t, dir, "base"))
-		for _, c := range v.components {
-			kustomization += "- " + relative(t, dir, filepath.Join("components", c)) + "\n"
-		}
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if v.project == "" {
+		v.project = fixtureFolder
 	}
+	if v.overlay != "" {
+		return kustomize(t, filepath.Join(v.project, v.overlay))
+	}
+	dir := t.TempDir()
+	components := []string{relative(t, dir, filepath.Join(v.project, "names"))}
+	if v.names != "" {
+		components = []string{"names"}
+		writeFile(t, filepath.Join(dir, "names", "kustomization.yaml"), v.names)
+	}
+	for i, c := range v.components {
+		components = slices.Insert(components, i, relative(t, dir, filepath.Join(folder, "components", c)))
+	}
+	components = append(components, relative(t, dir, filepath.Join(folder, "names")))
+	writeFile(t, filepath.Join(dir, "kustomization.yaml"), fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n",
+		relative(t, dir, filepath.Join(v.project, "api")), strings.Join(components, ", ")))
+	return kustomize(t, dir)
+}
+
+// kustomize renders a folder.
+func kustomize(t testing.TB, dir string) string {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", env.Minor, "kubectl"), "kustomize", dir)
+	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", envtest.Minor, "kubectl"), "kustomize", dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("kubectl kustomize %s: %v\n%s", v.name, err, &stderr)
+		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, &stderr)
 	}
 	// A deprecated field is a warning.
 	if stderr.Len() > 0 {
-		t.Errorf("kubectl kustomize %s warns: %s", v.name, &stderr)
+		t.Errorf("kubectl kustomize %s warns: %s", dir, &stderr)
 	}
 	return stdout.String()
 }
 
-// relative is the only kind of path that kustomize takes.
-func relative(t testing.TB, from, name string) string {
+func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	to, err := filepath.Abs(filepath.Join(folder, name))
-	if err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	path, err := filepath.Rel(from, to)
+}
+
+// relative is the only kind of path that kustomize takes.
+func relative(t testing.TB, from, to string) string {
+	t.Helper()
+	path, err := filepath.Rel(from, mustAbs(t, to))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,16 +227,38 @@ func workloads(t testing.TB, objects []*unstructured.Unstructured) []workload {
 	return out
 }
 
+// service is the Service of the API server, by which everything is named.
+func service(t testing.TB, objects []*unstructured.Unstructured) *corev1.Service {
+	t.Helper()
+	all := only[corev1.Service](t, objects, "Service")
+	if len(all) != 1 {
+		t.Fatalf("%d Services, want 1", len(all))
+	}
+	return all[0]
+}
+
 // server is the workload of the API server.
 func server(t testing.TB, objects []*unstructured.Unstructured) workload {
 	t.Helper()
+	name := service(t, objects).Name
 	for _, w := range workloads(t, objects) {
-		if w.GetName() == env.ServiceName {
+		if w.GetName() == name {
 			return w
 		}
 	}
-	t.Fatal("no workload extension-apiserver")
+	t.Fatalf("no workload %s", name)
 	return workload{}
+}
+
+// registered are the APIServices.
+func registered(t testing.TB, objects []*unstructured.Unstructured) []*apiregistrationv1.APIService {
+	t.Helper()
+	out := only[apiregistrationv1.APIService](t, objects, "APIService")
+	// kustomize sorts them by their names.
+	slices.SortFunc(out, func(a, b *apiregistrationv1.APIService) int {
+		return int(b.Spec.VersionPriority - a.Spec.VersionPriority)
+	})
+	return out
 }
 
 // TestCertgenPods: Job and CronJob run the same pod.

@@ -5,6 +5,7 @@ package manifests
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,67 +18,73 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 	"example.com/extension-apiserver/test/rights"
 )
+
+// ofEnvironment are the components under the names of the server that runs.
+func ofEnvironment(components ...string) variant {
+	return variant{components: components, names: fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n",
+		envtest.Namespace, strings.TrimSuffix(envtest.ServiceName, "apiserver"))}
+}
 
 // testServerRights runs the server with the rights of the manifests, has it do all that it can do in a cluster, and compares:
 // nothing was forbidden, and no right is left over.
 func testServerRights(c *cluster) {
-	base := parse(c, render(c, variant{}))
-	// What the server was started with is what is rendered: see serverRights in the rules.
-	c.apply(c.pick(render(c, variant{}), "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"))
+	text := render(c, ofEnvironment())
+	c.apply(c.pick(text, "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"))
 	if err := c.env.Register(c.Context()); err != nil {
 		c.Fatal(err)
 	}
 	c.exercise()
-	c.compareRights(env.ServiceName, base, nil)
+	c.compareRights(envtest.Namespace, envtest.ServiceName, parse(c, text), nil)
 }
 
 // exercise does what makes the server use its rights: ask who a token belongs to and what a user may do, look for a
 // namespace that it has not heard of, and book a quota.
 func (c *cluster) exercise() {
 	c.Helper()
-	c.getAs(env.Namespace, env.ServiceName, "/apis")
+	c.getAs(envtest.Namespace, envtest.ServiceName, "/apis")
 
 	config, err := c.env.AdminConfig()
 	if err != nil {
 		c.Fatal(err)
 	}
-	widget := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(readFile(c, "../../sample/objects/widget.yaml")), &widget.Object); err != nil {
+	engine := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(readFile(c, "../fixture/objects/engine.yaml")), &engine.Object); err != nil {
 		c.Fatal(err)
 	}
-	widgets := dynamic.NewForConfigOrDie(config).Resource(install.GroupVersions()[0].WithResource("widgets"))
-	widget.SetNamespace("nowhere")
-	if _, err := widgets.Namespace("nowhere").Create(c.Context(), widget, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+	resources := install.GroupVersions[0].WithResource("engines")
+	engines, counted := dynamic.NewForConfigOrDie(config).Resource(resources), corev1.ResourceName("count/"+resources.GroupResource().String())
+	engine.SetNamespace("nowhere")
+	if _, err := engines.Namespace("nowhere").Create(c.Context(), engine, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		c.Errorf("create in a namespace that does not exist: %v, want NotFound", err)
 	}
 	if _, err := c.client.CoreV1().ResourceQuotas("default").Create(c.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/widgets.workshop.example.com": resource.MustParse("1000")}},
+		ObjectMeta: metav1.ObjectMeta{Name: "engines"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1000")}},
 	}, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	widget.SetNamespace("default")
+	engine.SetNamespace("default")
 	// kube-controller-manager looks for new kinds each 30 s, and at a quota again when its spec changes.
 	allowed := int64(1000)
 	c.env.Eventually(c, "kube-controller-manager to count for the quota", 2*patience, func(ctx context.Context) error {
-		quota, err := c.client.CoreV1().ResourceQuotas("default").Get(ctx, "widgets", metav1.GetOptions{})
+		quota, err := c.client.CoreV1().ResourceQuotas("default").Get(ctx, "engines", metav1.GetOptions{})
 		if err != nil || len(quota.Status.Used) > 0 {
 			return err
 		}
 		allowed++
-		quota.Spec.Hard["count/widgets.workshop.example.com"] = *resource.NewQuantity(allowed, resource.DecimalSI)
+		quota.Spec.Hard[counted] = *resource.NewQuantity(allowed, resource.DecimalSI)
 		_, err = c.client.CoreV1().ResourceQuotas("default").Update(ctx, quota, metav1.UpdateOptions{})
 		return errors.Join(errors.New("no status yet"), err)
 	})
-	c.env.Eventually(c, "a widget booked by the server", 2*patience, func(ctx context.Context) error {
-		widget.SetName("")
-		widget.SetGenerateName("booked-")
-		_, err := widgets.Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
-		if used, _ := rights.Requests([]byte(readFile(c, c.audit)), userName(env.ServiceName)); err == nil && !slices.Contains(used, "update resourcequotas/status default/widgets") {
+	c.env.Eventually(c, "an engine booked by the server", 2*patience, func(ctx context.Context) error {
+		engine.SetName("")
+		engine.SetGenerateName("booked-")
+		_, err := engines.Namespace("default").Create(ctx, engine, metav1.CreateOptions{})
+		if used, _ := rights.Requests([]byte(readFile(c, c.audit)), userName(envtest.Namespace, envtest.ServiceName)); err == nil && !slices.Contains(used, "update resourcequotas/status default/engines") {
 			err = errors.New("the server has not booked it: it does not know the quota yet")
 		}
 		return err
@@ -85,14 +92,16 @@ func (c *cluster) exercise() {
 }
 
 // compareRights compares what a ServiceAccount may do with what it did, by the audit log of kube-apiserver.
-func (c *cluster) compareRights(account string, objects []*unstructured.Unstructured, never map[string]string) {
+func (c *cluster) compareRights(namespace, account string, objects []*unstructured.Unstructured, never map[string]string) {
 	c.Helper()
-	for _, err := range rights.Compare(userName(account), []byte(readFile(c, c.audit)), c.granted(account, objects), never) {
+	for _, err := range rights.Compare(userName(namespace, account), []byte(readFile(c, c.audit)), c.granted(account, objects), never) {
 		c.Error(err)
 	}
 }
 
-func userName(account string) string { return "system:serviceaccount:" + env.Namespace + ":" + account }
+func userName(namespace, account string) string {
+	return "system:serviceaccount:" + namespace + ":" + account
+}
 
 // granted lists the rights of a ServiceAccount one by one: by roles among the objects, else by those in the cluster.
 func (c *cluster) granted(account string, objects []*unstructured.Unstructured) []string {

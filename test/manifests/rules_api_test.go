@@ -12,18 +12,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
 )
 
 // apiServiceProblems: registered securely, for our Service, and without a caBundle, which its owner fills in.
 func apiServiceProblems(r rendered) []string {
 	var problems []string
-	all := only[apiregistrationv1.APIService](r, r.objects, "APIService")
-	if len(all) != len(install.GroupVersions()) {
-		problems = append(problems, fmt.Sprintf("%d APIServices, want one for each of %v", len(all), install.GroupVersions()))
+	all, own := registered(r, r.objects), service(r, r.objects)
+	if len(all) == 0 {
+		problems = append(problems, "no APIServices")
 	}
 	for _, a := range all {
 		injected := a.Annotations["cert-manager.io/inject-ca-from"]
@@ -33,15 +29,13 @@ func apiServiceProblems(r rendered) []string {
 			problems = append(problems, a.Name+" has insecureSkipTLSVerify")
 		case len(a.Spec.CABundle) > 0:
 			problems = append(problems, a.Name+" has a caBundle; its owner is certgen or cert-manager")
-		case s == nil || s.Name != env.ServiceName || s.Namespace != env.Namespace:
+		case s == nil || s.Name != own.Name || s.Namespace != own.Namespace:
 			problems = append(problems, fmt.Sprintf("%s is for the Service %v", a.Name, s))
 		case (injected != "") != withCertManager:
 			problems = append(problems, fmt.Sprintf("%s: cert-manager injects from %q", a.Name, injected))
 		default:
-			for _, service := range only[corev1.Service](r, r.objects, "Service") {
-				if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *s.Port }) {
-					problems = append(problems, fmt.Sprintf("%s is for port %d, which the Service lacks", a.Name, *s.Port))
-				}
+			if !slices.ContainsFunc(own.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *s.Port }) {
+				problems = append(problems, fmt.Sprintf("%s is for port %d, which the Service lacks", a.Name, *s.Port))
 			}
 		}
 	}
@@ -49,7 +43,7 @@ func apiServiceProblems(r rendered) []string {
 }
 
 // rightsProblems: no right is broad, secrets and writes of APIServices go by name, and the server's rights are those of
-// base/rbac.yaml alone.
+// the base alone.
 func rightsProblems(r rendered) []string {
 	var problems []string
 	var ruleSets []rbacv1.ClusterRole
@@ -81,8 +75,8 @@ func rightsProblems(r rendered) []string {
 			problems = append(problems, obj.GetName()+" binds "+ref)
 		}
 	}
-	if got, want := serverRights(r, r.objects), serverRights(r, parse(r, readFile(r, filepath.Join(folder, "base", "rbac.yaml")))); !slices.Equal(got, want) {
-		problems = append(problems, fmt.Sprintf("the server's rights are %v, want those of base/rbac.yaml: %v", got, want))
+	if got, want := serverRights(r, r.objects), serverRights(r, parse(r, render(r, variant{project: r.variant.project}))); !slices.Equal(got, want) {
+		problems = append(problems, fmt.Sprintf("the server's rights are %v, want those of the base: %v", got, want))
 	}
 	return problems
 }
@@ -146,8 +140,8 @@ func webhookProblems(r rendered) []string {
 func certgenProblems(r rendered) []string {
 	var problems []string
 	var names []string
-	for _, gv := range install.GroupVersions() {
-		names = append(names, gv.Version+"."+gv.Group)
+	for _, a := range registered(r, r.objects) {
+		names = append(names, a.Name)
 	}
 	for _, w := range workloads(r, r.objects) {
 		if c := w.pod.Spec.Containers[0]; c.Name == "certgen" && !slices.Contains(c.Args, "--apiservice="+strings.Join(names, ",")) {

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"example.com/extension-apiserver/test/env"
 )
 
 // rendered is what the rules look at.
@@ -22,6 +20,7 @@ type rendered struct {
 // rules return what is wrong.
 var rules = map[string]func(r rendered) []string{
 	"APIServices":    apiServiceProblems, // S44
+	"names":          nameProblems,
 	"namespaces":     namespaceProblems,
 	"rights":         rightsProblems, // S46
 	"pods":           podProblems,    // S47
@@ -65,19 +64,25 @@ func TestRulesFail(t *testing.T) {
 		{"APIServices", variant{overlay: "kind"}, "groupPriorityMinimum: 1000", "groupPriorityMinimum: 1000\n  insecureSkipTLSVerify: " + "true", "insecureSkipTLSVerify"},
 		{"APIServices", variant{overlay: "kind"}, "groupPriorityMinimum: 1000", "groupPriorityMinimum: 1000\n  caBundle: eA==", "caBundle"},
 		{"APIServices", variant{overlay: "kind"}, "    port: 443\n  version: v1\n", "    port: 444\n  version: v1\n", "port 444"},
+		{"names", variant{overlay: "kind"}, "name: fixture-apiserver-one-replica", "name: apiserver-one-replica", "apiserver-one-replica"},
+		{"names", variant{overlay: "production"}, "secretName: fixture-apiserver-etcd", "secretName: apiserver-etcd", "apiserver-etcd"},
+		{"names", variant{overlay: "production"}, "group: 'fixture.example.com'", "group: 'GROUP'", "GROUP"},
+		{"names", variant{overlay: "kind"}, "value: fixture-apiserver\n", "value: apiserver\n", "value apiserver"},
+		{"names", variant{overlay: "kind"}, "metadata.name: fixture-system", "metadata.name: system", "value system"},
+		{"names", variant{overlay: "kind"}, "part-of: fixture-apiserver", "part-of: other", "part-of"},
 		{"namespaces", variant{overlay: "kind"}, "enforce: restricted", "enforce: baseline", "restricted"},
-		{"namespaces", variant{overlay: "kind"}, "namespace: kube-system", "namespace: workshop-system", "kube-system"},
+		{"namespaces", variant{overlay: "kind"}, "namespace: kube-system", "namespace: fixture-system", "kube-system"},
 		{"namespaces", variant{components: []string{"profile-host-network"}}, "hostNetwork: true", "hostNetwork: false", "restricted"},
 		{"rights", variant{overlay: "kind"}, "  - list\n", "  - '*'\n", "*"},
 		{"rights", variant{overlay: "kind"}, "  - resourcequotas\n", "  - secrets\n", "secrets"},
 		{"rights", variant{overlay: "kind"}, "name: system:auth-delegator", "name: cluster-admin", "cluster-admin"},
-		{"rights", variant{overlay: "kind"}, "  resourceNames:\n  - v1.workshop.example.com\n  - v1beta1.workshop.example.com\n  - v1alpha1.workshop.example.com\n", "", "apiservices"},
-		{"rights", variant{overlay: "kind"}, "  - flowschemas\n", "  - flowschemas\n  - leases\n", "rbac.yaml"},
+		{"rights", variant{overlay: "kind"}, "  resourceNames:\n  - v1.fixture.example.com\n  - v1alpha1.fixture.example.com\n", "", "apiservices"},
+		{"rights", variant{overlay: "kind"}, "  - flowschemas\n", "  - flowschemas\n  - leases\n", "of the base"},
 		{"pods", variant{overlay: "kind"}, "automountServiceAccountToken: false\n      containers:\n      - args:\n        - maintain", "containers:\n      - args:\n        - maintain", "token"},
 		{"pods", variant{overlay: "kind"}, "runAsNonRoot: true", "runAsNonRoot: false", "runAsNonRoot"},
 		{"pods", variant{overlay: "kind"}, "type: RuntimeDefault", "type: Unconfined", "seccomp"},
-		{"pods", variant{overlay: "production"}, "serviceAccountName: extension-apiserver\n", "serviceAccountName: extension-apiserver\n      hostPID: true\n", "host"},
-		{"pods", variant{overlay: "production"}, "name: extension-apiserver\nvalue: 1000000000", "name: other\nvalue: 1000000000", "priorityClass"},
+		{"pods", variant{overlay: "production"}, "serviceAccountName: fixture-apiserver\n", "serviceAccountName: fixture-apiserver\n      hostPID: true\n", "host"},
+		{"pods", variant{overlay: "production"}, "name: fixture-apiserver\nvalue: 1000000000", "name: other\nvalue: 1000000000", "priorityClass"},
 		{"containers", variant{overlay: "kind"}, "image: certgen:v0.0.0", "image: certgen:" + "latest", "pinned"},
 		{"containers", variant{overlay: "kind"}, "image: certgen:v0.0.0", "image: certgen", "pinned"},
 		{"containers", variant{overlay: "kind"}, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRootFilesystem"},
@@ -89,7 +94,7 @@ func TestRulesFail(t *testing.T) {
 		{"server", variant{overlay: "production"}, "value: 384MiB", "value: 512MiB", "GOMEMLIMIT"},
 		{"volumes", variant{overlay: "production"}, "mountPath: /certs", "mountPath: /certs\n          subPath: tls", "subPath"},
 		{"volumes", variant{overlay: "production"}, "defaultMode: 288\n          secretName", "defaultMode: 420\n          secretName", "mode"},
-		{"volumes", variant{overlay: "production"}, "secretName: extension-apiserver-serving", "secretName: extension-apiserver-serving-ca", "serving-ca"},
+		{"volumes", variant{overlay: "production"}, "secretName: fixture-apiserver-serving", "secretName: fixture-apiserver-serving-ca", "serving-ca"},
 		{"volumes", variant{overlay: "kind"}, "expirationSeconds: 3600", "expirationSeconds: 3607", "expirationSeconds"},
 		{"secrets", variant{overlay: "kind"}, "type: Opaque", "type: Opaque\nstringData: {password: x}", "data"},
 		{"secrets", variant{overlay: "production"}, "name: GOMEMLIMIT\n          value: 384MiB", "name: GOMEMLIMIT\n          valueFrom: {secretKeyRef: {name: s, key: k}}", "environment"},
@@ -102,7 +107,7 @@ func TestRulesFail(t *testing.T) {
 		{"replicas", variant{overlay: "kind"}, "replicas: 1", "replicas: 2", "StatefulSet"},
 		{"runbooks", variant{components: []string{"monitoring"}}, "#401-403", "#402", "402"},
 		{"webhooks", variant{components: []string{"embedded-storage"}}, "- Deny", "- Warn", "Deny"},
-		{"certgen's pods", variant{overlay: "kind"}, "--apiservice=v1.workshop.example.com,", "--apiservice=", "APIServices"},
+		{"certgen's pods", variant{overlay: "kind"}, "--apiservice=v1.fixture.example.com,", "--apiservice=", "APIServices"},
 	} {
 		t.Run(tc.rule+": "+tc.want, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +139,7 @@ func namespaceProblems(r rendered) []string {
 			problems = append(problems, fmt.Sprintf("%s %s is in namespace %q", obj.GetKind(), obj.GetName(), namespace))
 		case obj.GetKind() == "RoleBinding" && namespace == "kube-system":
 			elsewhere++
-		case namespace != "" && namespace != env.Namespace:
+		case namespace != "" && namespace != service(r, r.objects).Namespace:
 			problems = append(problems, fmt.Sprintf("%s %s is in namespace %s", obj.GetKind(), obj.GetName(), namespace))
 		}
 		if obj.GetKind() == "Namespace" {

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
-
-	"example.com/extension-apiserver/test/env"
 )
 
 // selectorProblems: whatever selects the server's pods by labels or a port by its name finds these, and no others.
@@ -27,7 +25,7 @@ func selectorProblems(r rendered) []string {
 	var problems []string
 	selectsServer := func(what string, selector labels.Selector) {
 		for _, w := range workloads(r, r.objects) {
-			if got, want := selector.Matches(labels.Set(w.pod.Labels)), w.GetName() == env.ServiceName; got != want {
+			if got, want := selector.Matches(labels.Set(w.pod.Labels)), w.GetName() == service(r, r.objects).Name; got != want {
 				problems = append(problems, fmt.Sprintf("%s selects the pods of %s: %t, want %t", what, w.GetName(), got, want))
 			}
 		}
@@ -103,12 +101,13 @@ func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
 		roles[role.Name] = role.Rules
 	}
 	var out []string
+	own := service(t, objects)
 	for _, obj := range objects {
 		if !strings.HasSuffix(obj.GetKind(), "RoleBinding") {
 			continue
 		}
 		binding := as[rbacv1.RoleBinding](t, obj)
-		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == env.ServiceName && s.Namespace == env.Namespace }) {
+		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == own.Name && s.Namespace == own.Namespace }) {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s in %q", binding.RoleRef.Name, binding.Namespace))
@@ -164,41 +163,43 @@ func readFile(t testing.TB, path string) string {
 	return string(data)
 }
 
-// TestKustomizations: every file of manifests is used, overlays only combine, and no field is there that kustomize gives up.
+// TestKustomizations: every file of manifests is used, each kustomization does what its place is for, and no field is there that
+// kustomize gives up.
 func TestKustomizations(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(folder, "*", "*", "kustomization.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
+	common := []string{"apiVersion", "kind", "resources"}
+	fields := map[string][]string{filepath.Join(folder, "names"): append(common, "patches", "replacements")}
+	for _, name := range []string{"base", "kube-system"} {
+		fields[filepath.Join(folder, name)] = common
 	}
-	for _, file := range append(files, filepath.Join(folder, "base", "kustomization.yaml")) {
-		text := readFile(t, file)
-		var fields map[string]any
-		if err := yaml.Unmarshal([]byte(text), &fields); err != nil {
+	for _, name := range folders(t, filepath.Join(folder, "components")) {
+		fields[filepath.Join(folder, "components", name)] = append(common, "patches", "replacements", "configMapGenerator")
+	}
+	for _, project := range projects(t) {
+		fields[filepath.Join(project, "api")] = append(common, "images")
+		fields[filepath.Join(project, "names")] = []string{"apiVersion", "kind", "namespace", "namePrefix"}
+		for _, name := range overlays(t, project) {
+			fields[filepath.Join(project, name)] = append(common, "components")
+		}
+	}
+	for dir, allowed := range fields {
+		text := readFile(t, filepath.Join(dir, "kustomization.yaml"))
+		var have map[string]any
+		if err := yaml.Unmarshal([]byte(text), &have); err != nil {
 			t.Fatal(err)
 		}
-		allowed := []string{"apiVersion", "kind", "resources", "patches", "configMapGenerator", "replacements", "labels"}
-		if strings.Contains(file, "overlays") {
-			allowed = []string{"apiVersion", "kind", "resources", "components", "images"}
-			images := []map[string]any{{"name": "extension-apiserver"}, {"name": "certgen"}}
-			for i, image := range fields["images"].([]any) {
-				if image := image.(map[string]any); image["name"] != images[i]["name"] || image["newTag"] == nil {
-					t.Errorf("%s: image %v, want name %s and a newTag", file, image, images[i]["name"])
-				}
-			}
-		}
-		for field := range fields {
+		for field := range have {
 			if !slices.Contains(allowed, field) {
-				t.Errorf("%s has the field %s, expected %v", file, field, allowed)
+				t.Errorf("%s has the field %s, expected %v", dir, field, allowed)
 			}
 		}
-		entries, err := os.ReadDir(filepath.Dir(file))
+		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
 			if name := entry.Name(); name != "kustomization.yaml" && !strings.Contains(text, name) {
-				t.Errorf("%s does not name %s", file, name)
+				t.Errorf("%s does not name %s", dir, name)
 			}
 		}
 	}

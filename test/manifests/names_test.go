@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// left is what the kit's files have where a project's name, namespace or API is meant.
+var left = regexp.MustCompile(`(^|["'=/( ])apiserver([-./:"' ]|$)|^system$|\bGROUP\b|\bNAMES\b`)
+
+// nameProblems: everything that a cluster has once has the project's name, by which two projects do not meet, and so has every
+// object's label; and no placeholder is left.
+func nameProblems(r rendered) []string {
+	var problems []string
+	name := service(r, r.objects).Name
+	for _, obj := range r.objects {
+		if kind := obj.GetKind(); kind != "Namespace" && kind != "APIService" && !strings.HasPrefix(obj.GetName(), name) {
+			problems = append(problems, fmt.Sprintf("%s %s has not the name of %s", kind, obj.GetName(), name))
+		}
+		if partOf := obj.GetLabels()["app.kubernetes.io/part-of"]; partOf != name {
+			problems = append(problems, fmt.Sprintf("%s %s is part-of %q, want %q", obj.GetKind(), obj.GetName(), partOf, name))
+		}
+		walkStrings(obj.Object, func(value string) {
+			if left.MatchString(value) {
+				problems = append(problems, fmt.Sprintf("%s %s has the value %s", obj.GetKind(), obj.GetName(), value))
+			}
+		})
+	}
+	return problems
+}
+
+func walkStrings(value any, f func(string)) {
+	switch value := value.(type) {
+	case string:
+		f(value)
+	case []any:
+		for _, v := range value {
+			walkStrings(v, f)
+		}
+	case map[string]any:
+		for _, v := range value {
+			walkStrings(v, f)
+		}
+	}
+}
+
+// TestNames: a project is named by its own two files, and the names of no other are in what it renders.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range overlays(t, fixtureFolder) {
+		text := render(t, variant{overlay: overlay})
+		for _, want := range []string{"name: fixture-apiserver\n  namespace: fixture-system\n", "name: v1alpha1.fixture.example.com\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s renders no %q", overlay, want)
+			}
+		}
+		if found := regexp.MustCompile(`workshop|widget`).FindString(text); found != "" {
+			t.Errorf("%s renders %q", overlay, found)
+		}
+	}
+	// What the kit has, names nobody's API.
+	err := fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
+			return err
+		}
+		data, err := fs.ReadFile(os.DirFS(folder), path)
+		if found := regexp.MustCompile(`(?i)workshop|widget|gadget|fixture|engine`).Find(data); found != nil {
+			t.Errorf("manifests/%s has %q", path, found)
+		}
+		if namespace := []byte("\n  namespace: "); bytes.Contains(data, namespace) && path != "kube-system/rolebinding.yaml" && path != "components/monitoring/rbac.yaml" {
+			t.Errorf("manifests/%s names a namespace", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAlerts: no alert names a namespace, and that of kube-apiserver looks for the APIServices of the project and no others.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, render(t, variant{components: []string{"monitoring"}}))
+	found := false
+	for _, rule := range alerts(t, objects) {
+		if regexp.MustCompile(`namespace[=!]`).MatchString(rule.Expr) {
+			t.Errorf("%s names a namespace: %s", rule.Alert, rule.Expr)
+		}
+		match := regexp.MustCompile(`aggregator_unavailable_apiservice\{name=~"([^"]*)"`).FindStringSubmatch(rule.Expr)
+		if match == nil {
+			continue
+		}
+		found = true
+		names := regexp.MustCompile("^(?:" + match[1] + ")$") // as Prometheus does
+		for _, a := range registered(t, objects) {
+			if !names.MatchString(a.Name) {
+				t.Errorf("%s does not match %s", match[1], a.Name)
+			}
+		}
+		if names.MatchString("v1.apps") || names.MatchString("v1.other.fixture.example.com") {
+			t.Errorf("%s matches others", match[1])
+		}
+	}
+	if !found {
+		t.Error("no alert about APIServices")
+	}
+}
