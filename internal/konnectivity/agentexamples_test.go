@@ -69,9 +69,9 @@ var agentExamples = []example{
 	{id: "K16", name: "another certificate", set: static, replace: []string{"  template:\n    metadata:\n      labels:\n        k8s-app: konnectivity-agent\n",
 		"  template:\n    metadata:\n      annotations: {" + HashAnnotation + ": \"0000000000000000\"}\n      labels:\n        k8s-app: konnectivity-agent\n"},
 		want: `is "0000000000000000"`, severity: verify.Warning},
-	{id: "C04", name: "name of the API server", set: static, replace: []string{"    name: extension-apiserver\n    namespace: workshop-system\n    port: 443\n", "    name: other\n    namespace: workshop-system\n    port: 443\n",
-		"kind: Service\nmetadata:\n  labels:\n    app.kubernetes.io/component: server\n    app.kubernetes.io/name: extension-apiserver\n    app.kubernetes.io/part-of: extension-apiserver\n  name: extension-apiserver\n",
-		"kind: Service\nmetadata:\n  labels:\n    app.kubernetes.io/component: server\n    app.kubernetes.io/name: extension-apiserver\n    app.kubernetes.io/part-of: extension-apiserver\n  name: other\n"}, want: "other.workshop-system.svc"},
+	{id: "C04", name: "name of the API server", set: static, replace: []string{"    name: fixture-apiserver\n    namespace: fixture-system\n    port: 443\n", "    name: other\n    namespace: fixture-system\n    port: 443\n",
+		"kind: Service\nmetadata:\n  labels:\n    app.kubernetes.io/component: server\n    app.kubernetes.io/name: extension-apiserver\n    app.kubernetes.io/part-of: fixture-apiserver\n  name: fixture-apiserver\n",
+		"kind: Service\nmetadata:\n  labels:\n    app.kubernetes.io/component: server\n    app.kubernetes.io/name: extension-apiserver\n    app.kubernetes.io/part-of: fixture-apiserver\n  name: other\n"}, want: "other.fixture-system.svc"},
 	{id: "C06", name: "key of another", set: static, change: put("konnectivity-agent/tls.key", "konnectivity-agent-server/tls.key"), want: "belongs to another certificate"},
 }
 

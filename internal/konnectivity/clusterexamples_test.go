@@ -19,15 +19,15 @@ const serverSelector = "  selector:\n    app.kubernetes.io/component: server\n  
 
 // clusterExamples are about the API server's side, and about what lies between.
 var clusterExamples = []example{
-	{id: "K24", name: "no Service", set: static, replace: []string{"    name: extension-apiserver\n    namespace: workshop-system\n    port: 443\n", "    name: other\n    namespace: workshop-system\n    port: 443\n"},
-		want: "the Service workshop-system/other is not among the manifests", also: []string{"C04"}},
+	{id: "K24", name: "no Service", set: static, replace: []string{"    name: fixture-apiserver\n    namespace: fixture-system\n    port: 443\n", "    name: other\n    namespace: fixture-system\n    port: 443\n"},
+		want: "the Service fixture-system/other is not among the manifests", also: []string{"C04"}},
 	{id: "K24", name: "headless", set: static, replace: []string{serverSelector, "  clusterIP: None\n" + serverSelector}, want: "headless"},
 	{id: "K24", name: "ExternalName", set: static, replace: []string{serverSelector, "  type: ExternalName\n  externalName: x.example.com\n" + serverSelector}, want: "ExternalName"},
 	{id: "K24", name: "port", set: static, replace: []string{"    port: 443\n  version: v1\n", "    port: 444\n  version: v1\n"}, want: "has no port 444"},
 	{id: "K24", name: "named port", set: static, replace: []string{"    targetPort: https\n", "    targetPort: api\n"}, want: "has a port with the name api", also: []string{"K25"}},
 	{id: "K24", name: "endpoints", set: static, add: `apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: one, namespace: workshop-system, labels: {kubernetes.io/service-name: extension-apiserver}}
+metadata: {name: one, namespace: fixture-system, labels: {kubernetes.io/service-name: fixture-apiserver}}
 addressType: IPv4
 endpoints: [{addresses: [10.244.7.7]}]
 ports: [{name: api, port: 6443}]

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func newPKI(dir string) error {
 	ctx := context.Background()
 	if _, err := certs.Init(ctx, certs.InitOptions{
-		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "extension-apiserver", Namespace: "workshop-system"},
+		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "fixture-apiserver", Namespace: "fixture-system"},
 		KonnectivityAgentServerNames: []string{"konnectivity.example.com"},
 	}); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (c shipped) files(t testing.TB) map[string]string {
 		"agents.yaml": kustomize(t, "", []string{"konnectivity/agents/base"}, slices.Concat(
 			component("agents", "daemonset", c.daemonSet), component("agents", "mtls", c.mtls), component("agents", "leases", c.leases),
 			[]string{"konnectivity/agents/components/network-policy"})),
-		"backend.yaml": kustomize(t, "", []string{"manifests/overlays/production"}, nil),
+		"backend.yaml": kustomize(t, "", []string{"test/fixture/manifests/production"}, nil),
 	}
 	// The server asks for nothing where agents have certificates and there are no leases.
 	if !c.mtls {

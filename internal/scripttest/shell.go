@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -39,4 +40,32 @@ func Write(t *testing.T, path, data string) {
 	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// CopyTree returns a directory with a copy of the tree of the root as it is on disk, and of what is built in it.
+func CopyTree(t *testing.T, root string) string {
+	t.Helper()
+	// Not t.TempDir: the path of a Unix socket in it would be too long.
+	dir, err := os.MkdirTemp("", "tree-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	Shell(t, root, "scripts/copy-tree.sh "+dir)
+	return dir
+}
+
+// Commit makes the directory a Git repository, unless it is one, and commits what it has.
+func Commit(t *testing.T, dir string) {
+	t.Helper()
+	Shell(t, dir, "git init -q && git add -A && git -c user.name=test -c user.email=test@localhost commit --allow-empty -qm 'One step'")
+}
+
+// Blocks returns the contents of the ```sh blocks of Markdown text.
+func Blocks(text string) []string {
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
 }

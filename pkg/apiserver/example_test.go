@@ -16,7 +16,7 @@ func ExampleAPI_Validate() {
 	api := fixture.API()
 	api.StorageVersion = "v7"
 	fmt.Println(api.Validate())
-	// Output: the API cannot be served: StorageVersion is "v7", expected one of [fixture.example.com/v1]
+	// Output: the API cannot be served: StorageVersion is "v7", expected one of [fixture.example.com/v1 fixture.example.com/v1alpha1]
 }
 
 // A server can be part of another program. Its options are those of the command serve.

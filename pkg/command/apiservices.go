@@ -3,6 +3,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,17 +22,33 @@ import (
 func newAPIServicesCommand(api apiserver.API) *cobra.Command {
 	backend := registration.Backend{}
 	var caFile string
+	var kustomize bool
 	cmd := &cobra.Command{
 		Use:   "apiservices",
 		Short: "Print the APIServices that register this API, one for each version it serves",
 		Long: `Print the APIServices that register this API, one for each version it serves.
 
 Apply them last, when the server is ready: while an APIService has no working server behind it, discovery of the whole
-cluster is incomplete and namespaces cannot be deleted.`,
+cluster is incomplete and namespaces cannot be deleted.
+
+With --kustomize, print the file api/apiservices.yaml of a project's manifests instead: the APIServices without names and CA,
+which the kit's manifests fill in, and what they need to know of the API.`,
 		Example: usage.Text(api.Name, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
-    kubectl apply -f -`),
+    kubectl apply -f -
+  SERVER apiservices --kustomize >manifests/api/apiservices.yaml`),
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kustomize {
+				if cmd.Flags().NFlag() > 1 {
+					return &usage.Error{Problems: []error{errors.New("--kustomize is given, expected no other flag: the manifests have Service and CA")}}
+				}
+				out, err := registration.Manifest(api.GroupVersions())
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(out)
+				return err
+			}
 			if err := completeBackend(&backend, caFile); err != nil {
 				return err
 			}
@@ -49,6 +66,7 @@ cluster is incomplete and namespaces cannot be deleted.`,
 	cmd.Flags().StringVar(&backend.Namespace, "namespace", "", "Namespace of that Service.")
 	cmd.Flags().Int32Var(&backend.Port, "port", 443, "Port of that Service.")
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "The CA that signed the server's certificate, in PEM; it becomes the caBundle.")
+	cmd.Flags().BoolVar(&kustomize, "kustomize", false, "Print api/apiservices.yaml of a project's manifests; no other flag applies.")
 	return cmd
 }
 

@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/sample/client/clientset/versioned"
 	workshopv1 "example.com/extension-apiserver/sample/client/clientset/versioned/typed/workshop/v1"
-	"example.com/extension-apiserver/test/env"
 )
 
 // asController makes the test binary the controller, so that it runs as a process of its own.
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 
 // TestController runs the controller with the rights of rbac.yaml and nothing more.
 func TestController(t *testing.T) {
-	e := env.New(t, env.Options{})
-	if stdout, stderr, err := (env.Kubectl{}).Run(t.Context(), e, "apply", "-f", "sample/controller/rbac.yaml"); err != nil {
+	e := envtest.New(t, envtest.Options{Server: "example.com/extension-apiserver/cmd/extension-apiserver"})
+	if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, "apply", "-f", "sample/controller/rbac.yaml"); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s%s", err, stdout, stderr)
 	}
 	kubeconfig, err := e.AccountKubeconfig(t.Context(), metav1.NamespaceDefault, "widget-controller")
@@ -136,7 +136,7 @@ func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterfac
 
 // process runs the command. It keeps up with changes, puts right what others write, and needs no restart when a server
 // that it talks to has one.
-func process(t *testing.T, e *env.Environment, kubeconfig string, admin workshopv1.WidgetInterface) {
+func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin workshopv1.WidgetInterface) {
 	w := create(t, admin, "w")
 	stop := start(t, kubeconfig)
 	follow := func(when string, want int32) {

@@ -14,19 +14,19 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // certgen runs the command for the Service of the environment, which must exit with the given code.
-func certgen(t *testing.T, e *env.Environment, exit int, args ...string) (stdout, stderr string) {
+func certgen(t *testing.T, e *envtest.Environment, exit int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append(args, "--kubeconfig="+kubeconfig, "--service="+env.ServiceName, "--namespace="+env.Namespace)
+	args = append(args, "--kubeconfig="+kubeconfig, "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace)
 	var out, errOut strings.Builder
-	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", "certgen"), args...)
+	cmd := exec.CommandContext(t.Context(), e.Certgen(), args...)
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	code := 0
 	err = cmd.Run()
@@ -55,7 +55,7 @@ func match(t *testing.T, text string, patterns ...string) {
 
 // TestCommands runs certgen apply and certgen doctor as a person does, against a real kube-apiserver.
 func TestCommands(t *testing.T) {
-	e := env.New(t, env.Options{})
+	e := envtest.New(t, envtest.Options{})
 	apply := []string{"apply", "--from=" + e.PKI(), "--secret=" + secretName}
 	stdout, stderr := certgen(t, e, 0, append(apply, "--dry-run=server")...)
 	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^create +Secret workshop-system/`+secretName+` +it does not exist$`, `^tried +APIService v1\.`, `^Dry run: the cluster tried`)
@@ -75,7 +75,7 @@ func TestCommands(t *testing.T) {
 	}
 
 	other := t.TempDir()
-	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: other, Service: certs.Service{Name: env.ServiceName, Namespace: env.Namespace}}); err != nil {
+	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: other, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
 	stdout, stderr = certgen(t, e, 1, "apply", "--from="+other)

@@ -17,7 +17,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // waitLimit is how long a condition may take to come true on a busy machine: kube-apiserver looks at an APIService that
@@ -29,7 +29,7 @@ const secretName = "extension-apiserver-serving"
 // live is a real control plane of two kube-apiservers with two of our servers, as rotation sees it.
 type live struct {
 	*testing.T
-	env     *env.Environment
+	env     *envtest.Environment
 	cluster *rotation.Cluster
 	service certs.Service
 }
@@ -39,7 +39,7 @@ func TestApplyAndCheck(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
-	e := env.New(t, env.Options{Network: env.EndpointRouting, KubeAPIServers: 2, Servers: 2})
+	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2})
 	config, err := e.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestApplyAndCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Dial = config.Dial
-	service := certs.Service{Name: env.ServiceName, Namespace: env.Namespace}
+	service := certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}
 	for _, step := range []struct {
 		name string
 		test func(*live)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 const (
@@ -43,13 +43,13 @@ func BenchmarkKonnectivity(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("network namespaces need root: run the benchmark as root")
 	}
-	tunnels := []env.Tunnel{{Routed: true}}
+	tunnels := []envtest.Tunnel{{Routed: true}}
 	names := []string{"direct"}
-	for _, mode := range env.Modes() {
-		tunnels = append(tunnels, env.Tunnel{Mode: mode, Agents: 1})
+	for _, mode := range envtest.Modes() {
+		tunnels = append(tunnels, envtest.Tunnel{Mode: mode, Agents: 1})
 		names = append(names, string(mode))
 	}
-	e := env.New(b, env.Options{Network: env.EndpointRouting, Tunnels: tunnels})
+	e := envtest.New(b, envtest.Options{Network: envtest.EndpointRouting, Tunnels: tunnels})
 	configs, err := e.AdminConfigs()
 	if err != nil {
 		b.Fatal(err)
@@ -132,7 +132,7 @@ func fetch(ctx context.Context, client *http.Client, url string) error {
 
 // getsOf fails when a tunnel costs more than mostTimes.
 func getsOf(b *testing.B, routes []*route) {
-	measure(b, routes, gadgets+"/small", gets)
+	measure(b, routes, items+"/small", gets)
 	direct := median(routes[0].p50)
 	for _, r := range routes {
 		p50, p99 := median(r.p50), median(r.p99)
@@ -146,7 +146,7 @@ func getsOf(b *testing.B, routes []*route) {
 }
 
 func listsOf(b *testing.B, routes []*route, bytes int) {
-	measure(b, routes, gadgets, lists)
+	measure(b, routes, items, lists)
 	direct := median(routes[0].p50)
 	for _, r := range routes {
 		p50, p99 := median(r.p50), median(r.p99)

@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,10 +27,11 @@ func TestAPISurface(t *testing.T) {
 		t.Fatal(err)
 	}
 	named, protecting := sets.New[string](), sets.New[string]()
-	for _, match := range regexp.MustCompile("`((Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(security), -1) {
+	quoted := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
+	for _, match := range quoted.FindAllStringSubmatch(string(security), -1) {
 		protecting.Insert(match[1])
 	}
-	for _, match := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, match := range quoted.FindAllStringSubmatch(string(page), -1) {
 		named.Insert(match[1])
 	}
 	all, ofAPI := sets.New[string](), sets.New[string]()
@@ -41,7 +43,7 @@ func TestAPISurface(t *testing.T) {
 		data, err := fs.ReadFile(root, path)
 		for _, match := range function.FindAllStringSubmatch(string(data), -1) {
 			all.Insert(match[1])
-			if strings.HasPrefix(path, "test/integration/widget_") {
+			if strings.HasPrefix(path, "test/integration/") && strings.HasPrefix(match[1], "TestEngine") {
 				ofAPI.Insert(match[1])
 			}
 		}
@@ -50,6 +52,16 @@ func TestAPISurface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Who deletes the sample deletes its tests.
+	if _, err := fs.Stat(root, "sample"); errors.Is(err, fs.ErrNotExist) {
+		for line := range strings.Lines(string(page) + string(security)) {
+			if strings.Contains(line, "(sample") {
+				for _, match := range quoted.FindAllStringSubmatch(line, -1) {
+					all.Insert(match[1])
+				}
+			}
+		}
+	}
 	for _, name := range sets.List(named.Difference(all)) {
 		t.Errorf("docs/api-surface.md names %s: got no such test", name)
 	}
@@ -57,7 +69,7 @@ func TestAPISurface(t *testing.T) {
 		t.Errorf("SECURITY.md names %s: got no such test", name)
 	}
 	// What kubectl and a user with a role see is told by the rows of the single behaviours.
-	for _, name := range sets.List(ofAPI.Difference(named).Delete("TestWidgetKubectl", "TestWidgetKubectlWatch", "TestWidgetAccess")) {
+	for _, name := range sets.List(ofAPI.Difference(named).Delete("TestEngineKubectl", "TestEngineKubectlWatch", "TestEngineAccess")) {
 		t.Errorf("docs/api-surface.md does not name %s", name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/scripttest"
 )
 
 // TestKonnectivityDoc makes certificates as konnectivity/README.md does, and runs the commands of docs/konnectivity.md for other CAs on
@@ -20,15 +21,15 @@ func TestKonnectivityDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
-	install := shellBlocks(t, filepath.Join(root, "konnectivity", "README.md"))
-	bundles := shellBlocks(t, filepath.Join(root, "docs", "konnectivity.md"))
+	install := blocks(t, "konnectivity/README.md")
+	bundles := blocks(t, "docs/konnectivity.md")
 	first, _, found := strings.Cut(install[0], "install -d")
 	if !found || !strings.HasPrefix(first, "certgen init ") || len(bundles) != 1 {
 		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity.md, want certgen init before the first directory, and one block", install[0], len(bundles))
 	}
 	dir := t.TempDir()
-	shell(t, dir, first)
-	shell(t, dir, bundles[0])
+	scripttest.Shell(t, dir, first)
+	scripttest.Shell(t, dir, bundles[0])
 	for _, pair := range []string{
 		certs.KonnectivityServerDir, certs.KonnectivityAPIServerClientDir, certs.KonnectivityAgentServerDir, certs.KonnectivityAgentDir,
 	} {
@@ -46,8 +47,8 @@ func TestKonnectivityDoc(t *testing.T) {
 		}
 		// As on a host, with the leaf of either CA.
 		for _, pki := range []string{"pki", "pki-new"} {
-			shell(t, dir, "cp pki-both/"+pair+"/ca.crt "+pki+"/"+pair+"/ca.crt")
+			scripttest.Shell(t, dir, "cp pki-both/"+pair+"/ca.crt "+pki+"/"+pair+"/ca.crt")
 		}
 	}
-	shell(t, dir, "certgen verify pki && certgen verify pki-new")
+	scripttest.Shell(t, dir, "certgen verify pki && certgen verify pki-new")
 }

@@ -23,15 +23,15 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/spec3"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // TestAggregator shows what Kubernetes' own conformance and integration tests ask of an aggregated server and its
 // APIService. The environment is its own: registrations break and vanish here.
 func TestAggregator(t *testing.T) {
 	t.Parallel()
-	e := env.New(t, env.Options{})
+	e := envtest.New(t, envtest.Options{})
 	t.Run("reasons", func(t *testing.T) { testReasons(t, e) })
 	t.Run("redirect", func(t *testing.T) { testRedirect(t, e) })
 	t.Run("registration", func(t *testing.T) { testRegistration(t, e) })
@@ -40,14 +40,14 @@ func TestAggregator(t *testing.T) {
 }
 
 // testRegistration takes the APIService through the verbs that a client has for it, to its deletion and back.
-func testRegistration(t *testing.T, e *env.Environment) {
+func testRegistration(t *testing.T, e *envtest.Environment) {
 	services := apiServices(t, e)
-	gadgets := gadgetCase.client(t, adminConfig(t, e), "")
-	created, err := gadgets.Create(t.Context(), gadgetCase.object(t, "g"), metav1.CreateOptions{})
+	items := itemCase.client(t, adminConfig(t, e), "")
+	created, err := items.Create(t.Context(), itemCase.object(t, "g"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range install.GroupVersions {
 		changeRegistration(t, services, gv.Version+"."+gv.Group)
 		describedAndBack(t, e, gv)
 	}
@@ -65,10 +65,10 @@ func testRegistration(t *testing.T, e *env.Environment) {
 		return err
 	})
 	e.Eventually(t, "the API to be gone from the cluster", patience, func(ctx context.Context) error {
-		if _, err := gadgets.Get(ctx, "g", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := items.Get(ctx, "g", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("get is not answered with NotFound"), err)
 		}
-		for _, gv := range install.GroupVersions() {
+		for _, gv := range install.GroupVersions {
 			_, err := openapi3.NewRoot(adminClient(t, e).Discovery().OpenAPIV3()).GVSpec(gv)
 			if _, ok := errors.AsType[*openapi3.GroupVersionNotFoundError](err); !ok {
 				return errors.Join(fmt.Errorf("OpenAPI v3 still has %s", gv), err)
@@ -79,7 +79,7 @@ func testRegistration(t *testing.T, e *env.Environment) {
 			return err
 		}
 		for _, group := range groups.Groups {
-			if group.Name == gadgetCase.resource.Group {
+			if group.Name == itemCase.resource.Group {
 				return errors.New("the group is still in discovery")
 			}
 		}
@@ -89,8 +89,8 @@ func testRegistration(t *testing.T, e *env.Environment) {
 	if err := e.Register(t.Context()); err != nil {
 		t.Fatalf("register again: %v", err)
 	}
-	if got, err := gadgets.Get(t.Context(), "g", metav1.GetOptions{}); err != nil || got.GetUID() != created.GetUID() {
-		t.Errorf("the gadget after its API was gone and came back: %v, error %v; want the one from before", got, err)
+	if got, err := items.Get(t.Context(), "g", metav1.GetOptions{}); err != nil || got.GetUID() != created.GetUID() {
+		t.Errorf("the item after its API was gone and came back: %v, error %v; want the one from before", got, err)
 	}
 }
 
@@ -164,7 +164,7 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 
 // describedAndBack: the OpenAPI v3 description of the version is in kube-apiserver's, and nothing is lost when a client writes
 // it and reads it again.
-func describedAndBack(t *testing.T, e *env.Environment, gv schema.GroupVersion) {
+func describedAndBack(t *testing.T, e *envtest.Environment, gv schema.GroupVersion) {
 	t.Helper()
 	spec, err := openapi3.NewRoot(adminClient(t, e).Discovery().OpenAPIV3()).GVSpec(gv)
 	if err != nil {
@@ -186,7 +186,7 @@ func describedAndBack(t *testing.T, e *env.Environment, gv schema.GroupVersion) 
 	}
 }
 
-func apiServices(t *testing.T, e *env.Environment) apiregistration.APIServiceInterface {
+func apiServices(t *testing.T, e *envtest.Environment) apiregistration.APIServiceInterface {
 	t.Helper()
 	client, err := apiregistration.NewForConfig(adminConfig(t, e))
 	if err != nil {
@@ -206,7 +206,7 @@ func available(service *apiregistrationv1.APIService) *apiregistrationv1.APIServ
 }
 
 // undiscovered returns the versions whose discovery kube-apiserver could not read.
-func undiscovered(t *testing.T, e *env.Environment) (map[schema.GroupVersion]bool, error) {
+func undiscovered(t *testing.T, e *envtest.Environment) (map[schema.GroupVersion]bool, error) {
 	t.Helper()
 	_, _, err := adminClient(t, e).Discovery().ServerGroupsAndResources()
 	failed := map[schema.GroupVersion]bool{}

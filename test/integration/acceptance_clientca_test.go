@@ -20,12 +20,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // testClientCAs: our server asks for certificates of the same CAs as kube-apiserver does, and follows when those are
 // replaced, without a restart. It keeps the old ones, as the ConfigMap does: kube-apiserver takes none out before it expires.
-func testClientCAs(t *testing.T, e *env.Environment) {
+func testClientCAs(t *testing.T, e *envtest.Environment) {
 	kube, ours := adminConfig(t, e), e.Servers[0].Config(e)
 	var before []string
 	e.Eventually(t, "the same CA names at both", patience, func(ctx context.Context) error {

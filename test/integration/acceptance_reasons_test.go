@@ -23,12 +23,12 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // testReasons breaks a registration in each way that the condition Available has a reason for, and reads what a person
 // reads: reason and message. A broken registration harms nobody but itself, and is forgotten when it is deleted.
-func testReasons(t *testing.T, e *env.Environment) {
+func testReasons(t *testing.T, e *envtest.Environment) {
 	namespace := newNamespace(t, e)
 	services := apiServices(t, e)
 	foreign, err := certs.NewCA(certs.CAOptions{Name: "serving-ca", Usage: x509.ExtKeyUsageServerAuth})
@@ -51,11 +51,11 @@ func testReasons(t *testing.T, e *env.Environment) {
 	newSlice(t, e, namespace, "not-ready", "https", false)
 
 	server := "https://localhost:" + strconv.Itoa(int(port))
-	unserved := schema.GroupVersion{Group: gadgetCase.resource.Group, Version: "v99"}
+	unserved := schema.GroupVersion{Group: itemCase.resource.Group, Version: "v99"}
 	other := func(group string) schema.GroupVersion {
 		return schema.GroupVersion{Group: group + ".throwaway.example.org", Version: "v1"}
 	}
-	ours := apiregistrationv1.ServiceReference{Namespace: env.Namespace, Name: env.ServiceName, Port: &port}
+	ours := apiregistrationv1.ServiceReference{Namespace: envtest.Namespace, Name: envtest.ServiceName, Port: &port}
 	at := func(name string) apiregistrationv1.ServiceReference {
 		return apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: new(int32(443))}
 	}
@@ -80,7 +80,7 @@ func testReasons(t *testing.T, e *env.Environment) {
 		t.Run(tc.gv.Group+" "+tc.reason, func(t *testing.T) {
 			service := register(t, e, tc.gv, tc.service, tc.ca)
 			// Discovery is remembered for each Service: with ours behind it, that of the version is fresh, and empty.
-			undiscoverable[tc.gv] = tc.service.Name != env.ServiceName
+			undiscoverable[tc.gv] = tc.service.Name != envtest.ServiceName
 			want := regexp.MustCompile("^" + regexp.MustCompile(`"NS"`).ReplaceAllString(tc.message, strconv.Quote(namespace)) + "$")
 			e.Eventually(t, "the reason "+tc.reason, patience, func(ctx context.Context) error {
 				got, err := services.Get(ctx, service, metav1.GetOptions{})
@@ -110,7 +110,7 @@ func testReasons(t *testing.T, e *env.Environment) {
 		}
 		return nil
 	})
-	if _, err := gadgetCase.client(t, adminConfig(t, e), "").List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := itemCase.client(t, adminConfig(t, e), "").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list of our own kind beside broken registrations: %v", err)
 	}
 	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=throwaway"}); err != nil {
@@ -120,7 +120,7 @@ func testReasons(t *testing.T, e *env.Environment) {
 }
 
 // discoveryHeals waits until the discovery of the whole cluster has no error.
-func discoveryHeals(t *testing.T, e *env.Environment) {
+func discoveryHeals(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	e.Eventually(t, "discovery without an error", patience, func(context.Context) error {
 		_, _, err := adminClient(t, e).Discovery().ServerGroupsAndResources()
@@ -129,7 +129,7 @@ func discoveryHeals(t *testing.T, e *env.Environment) {
 }
 
 // register makes an APIService that the test deletes by its label, and returns its name.
-func register(t *testing.T, e *env.Environment, gv schema.GroupVersion, service apiregistrationv1.ServiceReference, ca []byte) string {
+func register(t *testing.T, e *envtest.Environment, gv schema.GroupVersion, service apiregistrationv1.ServiceReference, ca []byte) string {
 	t.Helper()
 	created, err := apiServices(t, e).Create(t.Context(), &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group, Labels: map[string]string{"test": "throwaway"}},
@@ -143,7 +143,7 @@ func register(t *testing.T, e *env.Environment, gv schema.GroupVersion, service 
 	return created.Name
 }
 
-func newService(t *testing.T, e *env.Environment, namespace string, service corev1.Service) {
+func newService(t *testing.T, e *envtest.Environment, namespace string, service corev1.Service) {
 	t.Helper()
 	if _, err := adminClient(t, e).CoreV1().Services(namespace).Create(t.Context(), &service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func newService(t *testing.T, e *env.Environment, namespace string, service core
 }
 
 // newSlice gives a Service an endpoint that nobody connects to.
-func newSlice(t *testing.T, e *env.Environment, namespace, service, portName string, ready bool) {
+func newSlice(t *testing.T, e *envtest.Environment, namespace, service, portName string, ready bool) {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -165,7 +165,7 @@ func newSlice(t *testing.T, e *env.Environment, namespace, service, portName str
 }
 
 // servingCA is the CA of our server's certificate, as an APIService has it.
-func servingCA(t *testing.T, e *env.Environment) []byte {
+func servingCA(t *testing.T, e *envtest.Environment) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile))
 	if err != nil {
@@ -175,7 +175,7 @@ func servingCA(t *testing.T, e *env.Environment) []byte {
 }
 
 // serverPort is the port of our server on loopback.
-func serverPort(t *testing.T, e *env.Environment) int32 {
+func serverPort(t *testing.T, e *envtest.Environment) int32 {
 	t.Helper()
 	u, err := url.Parse(e.Servers[0].URL)
 	if err != nil {

@@ -22,12 +22,12 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // testRedirect: a backend that is taken over cannot send a client, with its credentials, to another place: kube-apiserver
 // neither follows a redirect nor hands it on.
-func testRedirect(t *testing.T, e *env.Environment) {
+func testRedirect(t *testing.T, e *envtest.Environment) {
 	var target atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { target.Add(1) }))
 	t.Cleanup(elsewhere.Close)
@@ -93,7 +93,7 @@ func testRedirect(t *testing.T, e *env.Environment) {
 }
 
 // newBackend serves with a certificate for the Service, and only to the front proxy. It returns its CA too.
-func newBackend(t *testing.T, e *env.Environment, service certs.Service, handler http.HandlerFunc) (*httptest.Server, []byte) {
+func newBackend(t *testing.T, e *envtest.Environment, service certs.Service, handler http.HandlerFunc) (*httptest.Server, []byte) {
 	t.Helper()
 	ca, err := certs.NewCA(certs.CAOptions{Name: service.Name, Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames()})
 	if err != nil {

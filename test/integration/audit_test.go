@@ -24,20 +24,20 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // auditTests is filled by the files of the kinds with what else the log shall hold; log is its path.
-var auditTests = map[string]func(t *testing.T, e *env.Environment, log string){}
+var auditTests = map[string]func(t *testing.T, e *envtest.Environment, log string){}
 
 func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"audit", prepareAudit}) }
 
 // prepareAudit makes a policy: of writes everything, of reads who and what, of lists and all else nothing.
-func prepareAudit(t *testing.T) ([]string, func(*testing.T, *env.Environment)) {
+func prepareAudit(t *testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	group := install.StorageVersion().Group
+	group := install.GroupVersions[0].Group
 	if err := os.WriteFile(policy, []byte(`
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -50,7 +50,7 @@ rules:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, func(t *testing.T, e *env.Environment) {
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, func(t *testing.T, e *envtest.Environment) {
 		for _, k := range kindCases {
 			t.Run(k.resource.Resource, func(t *testing.T) { testAudit(t, e, k, log) })
 		}
@@ -62,7 +62,7 @@ rules:
 
 // testAudit: what our server logs says who did what with which result, under the ID by which the client and kube-apiserver
 // know the request.
-func testAudit(t *testing.T, e *env.Environment, k kindCase, log string) {
+func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
 	config := adminConfig(t, e)
 	// kube-apiserver resolves impersonation: to our server this is simply the user.
 	config.Impersonate = rest.ImpersonationConfig{UserName: uniqueName(t), UID: "77", Groups: []string{"system:masters"}, Extra: map[string][]string{"scope": {"all"}}}
@@ -138,7 +138,7 @@ func auditIDs(config *rest.Config) *[]string {
 }
 
 // eventsOf returns the events of the requests, nil for one without, when that of the last is there.
-func eventsOf(t *testing.T, e *env.Environment, log string, ids []string) []*auditv1.Event {
+func eventsOf(t *testing.T, e *envtest.Environment, log string, ids []string) []*auditv1.Event {
 	t.Helper()
 	events := make([]*auditv1.Event, len(ids))
 	e.Eventually(t, "the event of the last request", patience, func(context.Context) error {

@@ -17,7 +17,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/manifest"
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // TestCertgenCABundle: what certgen emit apiservice-ca-bundle writes changes the caBundle of an APIService that is there,
@@ -32,7 +32,7 @@ func TestCertgenCABundle(t *testing.T) {
 	if err := os.WriteFile(file, ca.CertPEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	gv := install.GroupVersions()[0]
+	gv := install.GroupVersions[0]
 	there, gone := gv.Version+"."+gv.Group, "v9."+gv.Group
 	data, err := manifest.CABundles(manifest.CABundleOptions{APIServices: []string{there, gone}, From: file, Now: time.Now()})
 	if err != nil {

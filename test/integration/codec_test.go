@@ -11,7 +11,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"example.com/extension-apiserver/pkg/apis/identity"
-	"example.com/extension-apiserver/sample/install"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	"example.com/extension-apiserver/test/fixture/api/v1alpha1"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 var (
@@ -34,10 +36,9 @@ func newHubScheme() *runtime.Scheme {
 
 func newTypedScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, v := range install.Versions {
-		utilruntime.Must(v.AddToScheme(scheme))
-	}
-	identity.AddToScheme(scheme, install.StorageVersion())
+	utilruntime.Must(v1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	identity.AddToScheme(scheme, install.GroupVersions[0])
 	utilruntime.Must(metav1.AddMetaToScheme(scheme))
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return scheme

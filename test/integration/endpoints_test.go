@@ -24,9 +24,9 @@ func TestEndpoints(t *testing.T) {
 		status int
 		body   string
 	}{
-		"/apis":           {200, `"name":"` + gadgetCase.resource.Group + `"`},
-		"/openapi/v2":     {200, `"/apis/` + gadgetCase.resource.GroupVersion().String() + `/gadgets"`},
-		"/openapi/v3":     {200, `apis/` + gadgetCase.resource.GroupVersion().String()},
+		"/apis":           {200, `"name":"` + itemCase.resource.Group + `"`},
+		"/openapi/v2":     {200, `"/apis/` + itemCase.resource.GroupVersion().String() + `/items"`},
+		"/openapi/v3":     {200, `apis/` + itemCase.resource.GroupVersion().String()},
 		"/version":        {200, `"gitVersion": "v1.36.3"`},
 		"/readyz?verbose": {200, "[+]front-proxy-trust ok\n"},
 		// Priority and fairness runs, and knows the cluster's FlowSchemas.
@@ -77,7 +77,7 @@ func TestAudit(t *testing.T) {
 	s := serve(t, "--kubeconfig="+sharedKubeconfig(t), "--audit-policy-file="+policy, "--audit-log-path="+log)
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	headers := http.Header{"X-Remote-User": {"auditee"}, "X-Remote-Group": {"system:masters"}}
-	path := "/apis/" + gadgetCase.resource.GroupVersion().String() + "/gadgets"
+	path := "/apis/" + itemCase.resource.GroupVersion().String() + "/items"
 	shared.Eventually(t, "an answer", patience, func(context.Context) error {
 		if status, body := directRequest(t, shared, s.url, proxy, http.MethodGet, path, headers, nil); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
@@ -90,10 +90,10 @@ func TestAudit(t *testing.T) {
 			return err
 		}
 		for line := range strings.SplitSeq(string(data), "\n") {
-			if strings.Contains(line, `"username":"auditee"`) && strings.Contains(line, `"resource":"gadgets"`) && strings.Contains(line, `"code":200`) {
+			if strings.Contains(line, `"username":"auditee"`) && strings.Contains(line, `"resource":"items"`) && strings.Contains(line, `"code":200`) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no event of auditee listing gadgets in:\n%s", data)
+		return fmt.Errorf("no event of auditee listing items in:\n%s", data)
 	})
 }

@@ -5,14 +5,14 @@ package integration
 import (
 	"testing"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // flaggedTopic needs a server with flags that the shared one has not.
 type flaggedTopic struct {
 	name string
 	// prepare makes what the server is to be given, and returns the flags for it and the test.
-	prepare func(*testing.T) (args []string, test func(*testing.T, *env.Environment))
+	prepare func(*testing.T) (args []string, test func(*testing.T, *envtest.Environment))
 }
 
 // flaggedTopics is filled by the files of the topics. They share one environment, since each costs seconds.
@@ -21,13 +21,13 @@ var flaggedTopics []flaggedTopic
 // TestFlags runs the tests of what the server does only when a flag says so.
 func TestFlags(t *testing.T) {
 	var args []string
-	tests := map[string]func(*testing.T, *env.Environment){}
+	tests := map[string]func(*testing.T, *envtest.Environment){}
 	for _, topic := range flaggedTopics {
 		more, test := topic.prepare(t)
 		args = append(args, more...)
 		tests[topic.name] = test
 	}
-	e := env.New(t, env.Options{ServerArgs: args})
+	e := envtest.New(t, envtest.Options{ServerArgs: args})
 	for _, topic := range flaggedTopics {
 		t.Run(topic.name, func(t *testing.T) { tests[topic.name](t, e) })
 	}

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // TestFlowControl: a FlowSchema of the cluster says how our server treats a user's requests, from when it is made to when
 // it is deleted. Administrators are exempt, so that they can always help.
 func TestFlowControl(t *testing.T) {
-	group := install.StorageVersion().Group
+	group := install.GroupVersions[0].Group
 	user := userWith(t, shared, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}})
 	schemas := adminClient(t, shared).FlowcontrolV1().FlowSchemas()
 	level := func(name string) types.UID {

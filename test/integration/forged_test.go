@@ -17,8 +17,8 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
-	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
 // TestForgedHeaders goes straight to the server's port, as anybody who reaches it could, and claims to be an
@@ -95,7 +95,7 @@ func TestHealthWithoutCredentials(t *testing.T) {
 }
 
 // directReview creates an IdentityReview at the server's own port.
-func directReview(t *testing.T, e *env.Environment, pair *certs.KeyPair, headers http.Header) (int, identity.IdentityReviewStatus) {
+func directReview(t *testing.T, e *envtest.Environment, pair *certs.KeyPair, headers http.Header) (int, identity.IdentityReviewStatus) {
 	t.Helper()
 	gv := v1.SchemeGroupVersion.String()
 	status, body := directRequest(t, e, e.Servers[0].URL, pair, http.MethodPost, "/apis/"+gv+"/identityreviews", headers,
@@ -108,7 +108,7 @@ func directReview(t *testing.T, e *env.Environment, pair *certs.KeyPair, headers
 }
 
 // directRequest goes to a server's own port, past kube-apiserver. A server that does not listen yet gives status 0.
-func directRequest(t *testing.T, e *env.Environment, url string, pair *certs.KeyPair, method, path string, headers http.Header, body []byte) (status int, answer string) {
+func directRequest(t *testing.T, e *envtest.Environment, url string, pair *certs.KeyPair, method, path string, headers http.Header, body []byte) (status int, answer string) {
 	t.Helper()
 	config := e.Servers[0].Config(e)
 	if pair != nil {
@@ -139,7 +139,7 @@ func directRequest(t *testing.T, e *env.Environment, url string, pair *certs.Key
 	return resp.StatusCode, string(data)
 }
 
-func readCA(t *testing.T, e *env.Environment, name string) *certs.CA {
+func readCA(t *testing.T, e *envtest.Environment, name string) *certs.CA {
 	t.Helper()
 	dir := filepath.Join(e.PKI(), name)
 	cert, err := os.ReadFile(filepath.Join(dir, certs.CertFile))

@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // userWith makes a user who may do the first that the rule names, and nothing else, for the time of the test. It returns
 // when kube-apiserver knows of it: our server would remember a refusal for 10 s.
-func userWith(t *testing.T, e *env.Environment, user string, rule rbacv1.PolicyRule) *rest.Config {
+func userWith(t *testing.T, e *envtest.Environment, user string, rule rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: uniqueName(t)}
 	roles, bindings := adminClient(t, e).RbacV1().ClusterRoles(), adminClient(t, e).RbacV1().ClusterRoleBindings()

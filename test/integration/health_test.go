@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,8 +16,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"example.com/extension-apiserver/test/env"
 )
 
 var healthLine = regexp.MustCompile(`(?m)^\[\+\](\S+) ok$`)
@@ -151,7 +148,7 @@ func freeAddress(t *testing.T) string {
 func startEtcd(t *testing.T) (etcd *exec.Cmd, url string) {
 	t.Helper()
 	url, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)
-	etcd = exec.Command(filepath.Join("..", "..", "bin", env.Minor, "etcd"), "--name=test", "--data-dir="+t.TempDir(),
+	etcd = exec.Command(shared.Binary("etcd"), "--name=test", "--data-dir="+t.TempDir(),
 		"--listen-client-urls="+url, "--advertise-client-urls="+url,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer, "--log-level=error")
 	if err := etcd.Start(); err != nil {

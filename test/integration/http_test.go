@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // endpoint is a server that a user sends requests to, as they are: for what client libraries choose or hide, such as
@@ -34,20 +34,20 @@ func newEndpoint(t *testing.T, config *rest.Config) endpoint {
 }
 
 // aggregator is kube-apiserver, for an administrator.
-func aggregator(t *testing.T, e *env.Environment) endpoint {
+func aggregator(t *testing.T, e *envtest.Environment) endpoint {
 	t.Helper()
 	return newEndpoint(t, adminConfig(t, e))
 }
 
 // directConfig is for a user at our server's own port, past kube-apiserver.
-func directConfig(e *env.Environment, user *rest.Config) *rest.Config {
+func directConfig(e *envtest.Environment, user *rest.Config) *rest.Config {
 	config := e.Servers[0].Config(e)
 	config.CertFile, config.KeyFile = user.CertFile, user.KeyFile
 	return config
 }
 
 // direct is our server's own port, for an administrator.
-func direct(t *testing.T, e *env.Environment) endpoint {
+func direct(t *testing.T, e *envtest.Environment) endpoint {
 	t.Helper()
 	return newEndpoint(t, directConfig(e, adminConfig(t, e)))
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestKubectlVersion: the control plane that we build calls itself what it is, as clients that compare versions need.
 func TestKubectlVersion(t *testing.T) {
-	out, stderr, err := env.Kubectl{}.Run(t.Context(), shared, "version", "-o", "json")
+	out, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "version", "-o", "json")
 	if err != nil {
 		t.Fatalf("kubectl version: %v\n%s", err, stderr)
 	}
@@ -20,7 +20,7 @@ func TestKubectlVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &version); err != nil {
 		t.Fatal(err)
 	}
-	if version.ClientVersion.GitVersion != version.ServerVersion.GitVersion || !strings.HasPrefix(version.ServerVersion.GitVersion, "v"+env.Minor+".") {
-		t.Errorf("client %s, server %s, want both the same v%s.x", version.ClientVersion.GitVersion, version.ServerVersion.GitVersion, env.Minor)
+	if version.ClientVersion.GitVersion != version.ServerVersion.GitVersion || !strings.HasPrefix(version.ServerVersion.GitVersion, "v"+envtest.Minor+".") {
+		t.Errorf("client %s, server %s, want both the same v%s.x", version.ClientVersion.GitVersion, version.ServerVersion.GitVersion, envtest.Minor)
 	}
 }

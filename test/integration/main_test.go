@@ -24,15 +24,15 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // shared is the environment of all tests that leave it as they found it.
-var shared *env.Environment
+var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, env.Options{}, &shared))
+	os.Exit(envtest.Main(m, envtest.Options{}, &shared))
 }
 
 // patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
@@ -40,14 +40,14 @@ const patience = time.Minute
 
 // resource is the resource of the preferred version.
 func resource(name string) schema.GroupVersionResource {
-	return install.GroupVersions()[0].WithResource(name)
+	return install.GroupVersions[0].WithResource(name)
 }
 
 // kindCase is what the tests that run for every kind need to know of one.
 type kindCase struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
-	// sample is a file in sample/objects.
+	// sample is a file in test/fixture/objects.
 	sample string
 	// change sets a field of the spec by a merge patch; field and value are what must then be there.
 	change string
@@ -75,7 +75,7 @@ func (k kindCase) client(t *testing.T, config *rest.Config, namespace string) dy
 // object reads the sample and gives it a name of its own.
 func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "sample", "objects", k.sample))
+	data, err := os.ReadFile(filepath.Join("..", "..", "test", "fixture", "objects", k.sample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
 	return obj
 }
 
-func adminConfig(t *testing.T, e *env.Environment) *rest.Config {
+func adminConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -108,7 +108,7 @@ func adminConfig(t *testing.T, e *env.Environment) *rest.Config {
 	return config
 }
 
-func adminClient(t *testing.T, e *env.Environment) kubernetes.Interface {
+func adminClient(t *testing.T, e *envtest.Environment) kubernetes.Interface {
 	t.Helper()
 	client, err := e.AdminClient()
 	if err != nil {
@@ -118,7 +118,7 @@ func adminClient(t *testing.T, e *env.Environment) kubernetes.Interface {
 }
 
 // newNamespace makes a namespace with a ServiceAccount "default" and deletes it at the end of the test.
-func newNamespace(t *testing.T, e *env.Environment) string {
+func newNamespace(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
 	namespaces := adminClient(t, e).CoreV1().Namespaces()
 	ns, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/component-base/metrics/testutil"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // metric adds up the samples in our server's /metrics that have the labels.
@@ -124,7 +124,7 @@ func TestMetricsCount(t *testing.T) {
 			}
 			for counter, want := range map[string]float64{"missing": 3, "created": 1, "dry run": 1, "deleted": 1} {
 				got := metric(t, server, "apiserver_request_total", counted[counter]) - before[counter]
-				// The namespaces of other tests are being deleted meanwhile, with the widgets in them.
+				// The namespaces of other tests are being deleted meanwhile, with the engines in them.
 				if others := counter == "deleted" && got > want; got != want && !others {
 					t.Errorf("apiserver_request_total%v: %v more, want %v", counted[counter], got, want)
 				}
@@ -137,14 +137,14 @@ func TestMetricsCount(t *testing.T) {
 }
 
 func init() {
-	flaggedTopics = append(flaggedTopics, flaggedTopic{"storage metrics", func(*testing.T) ([]string, func(*testing.T, *env.Environment)) {
+	flaggedTopics = append(flaggedTopics, flaggedTopic{"storage metrics", func(*testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
 		return []string{"--etcd-count-metric-poll-period=1s"}, testStorageMetrics
 	}})
 }
 
 // testStorageMetrics: the stored objects are counted, and priority and fairness knows how large a list of them is. Without that,
 // many lists at once could take more memory than there is.
-func testStorageMetrics(t *testing.T, e *env.Environment) {
+func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 	for _, k := range kindCases {
 		client := k.client(t, adminConfig(t, e), newNamespace(t, e))
 		for i := range 3 {

@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestNetworks runs two of our servers behind one Service, on hosts with addresses of their own, and reads through each of
@@ -19,23 +19,23 @@ func TestNetworks(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
-	for _, network := range []env.Network{env.EndpointRouting, env.ClusterIPRouting} {
+	for _, network := range []envtest.Network{envtest.EndpointRouting, envtest.ClusterIPRouting} {
 		t.Run(string(network), func(t *testing.T) {
-			e := env.New(t, env.Options{Network: network, KubeAPIServers: 2, Servers: 2})
+			e := envtest.New(t, envtest.Options{Network: network, KubeAPIServers: 2, Servers: 2})
 			for i, k := range e.KubeAPIServers {
-				config, err := e.ConfigAt(k, env.Admin, "system:masters")
+				config, err := e.ConfigAt(k, envtest.Admin, "system:masters")
 				if err != nil {
 					t.Fatal(err)
 				}
 				name := fmt.Sprintf("through-%d", i)
-				if _, err := gadgetCase.client(t, config, "").Create(t.Context(), gadgetCase.object(t, name), metav1.CreateOptions{}); err != nil {
+				if _, err := itemCase.client(t, config, "").Create(t.Context(), itemCase.object(t, name), metav1.CreateOptions{}); err != nil {
 					t.Fatalf("create through kube-apiserver %d: %v", i+1, err)
 				}
-				other, err := e.ConfigAt(e.KubeAPIServers[1-i], env.Admin, "system:masters")
+				other, err := e.ConfigAt(e.KubeAPIServers[1-i], envtest.Admin, "system:masters")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := gadgetCase.client(t, other, "").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+				if _, err := itemCase.client(t, other, "").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 					t.Errorf("get through the other kube-apiserver: %v", err)
 				}
 			}
@@ -45,7 +45,7 @@ func TestNetworks(t *testing.T) {
 					t.Fatal(err)
 				}
 				stopOthers(t, e, s)
-				client := gadgetCase.client(t, adminConfig(t, e), "")
+				client := itemCase.client(t, adminConfig(t, e), "")
 				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), patience, func(ctx context.Context) error {
 					_, err := client.Get(ctx, "through-0", metav1.GetOptions{})
 					return err
@@ -56,7 +56,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-func stopOthers(t *testing.T, e *env.Environment, keep *env.Server) {
+func stopOthers(t *testing.T, e *envtest.Environment, keep *envtest.Server) {
 	t.Helper()
 	for _, s := range e.Servers {
 		if s != keep {
@@ -67,7 +67,7 @@ func stopOthers(t *testing.T, e *env.Environment, keep *env.Server) {
 	}
 }
 
-func startOthers(t *testing.T, e *env.Environment, keep *env.Server) {
+func startOthers(t *testing.T, e *envtest.Environment, keep *envtest.Server) {
 	t.Helper()
 	for _, s := range e.Servers {
 		if s != keep {

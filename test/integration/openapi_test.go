@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/discovery"
 
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 const openAPIProtobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -38,7 +38,7 @@ func openAPIIndex(t *testing.T, server endpoint) map[string]string {
 // groupVersionPaths are the names of the documents of the API itself.
 func groupVersionPaths() []string {
 	var names []string
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range install.GroupVersions {
 		names = append(names, "apis/"+gv.String())
 	}
 	return names
@@ -191,7 +191,7 @@ func TestOpenAPIMerged(t *testing.T) {
 // kubectl apply and generated clients know nothing else.
 func TestOpenAPIComplete(t *testing.T) {
 	server := aggregator(t, shared)
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range install.GroupVersions {
 		doc := readOpenAPI(t, server, "/openapi/v3/apis/"+gv.String())
 		root := "/apis/" + gv.String() + "/"
 		for path, item := range doc.Paths {

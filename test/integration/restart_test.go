@@ -9,19 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestRestarts: objects outlive the server, however it ends, and the API comes back by itself, with either storage.
 func TestRestarts(t *testing.T) {
-	for name, options := range map[string]env.Options{
+	for name, options := range map[string]envtest.Options{
 		"embedded etcd": {},
 		"external etcd": {ExternalEtcd: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := env.New(t, options)
-			client := gadgetCase.client(t, adminConfig(t, e), "")
-			want, err := client.Create(t.Context(), gadgetCase.object(t, "g"), metav1.CreateOptions{})
+			e := envtest.New(t, options)
+			client := itemCase.client(t, adminConfig(t, e), "")
+			want, err := client.Create(t.Context(), itemCase.object(t, "g"), metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestRestarts(t *testing.T) {
 					}
 					return err
 				})
-				obj := gadgetCase.object(t, "")
+				obj := itemCase.object(t, "")
 				obj.SetGenerateName("after-")
 				e.Eventually(t, "a write after the "+step.name, patience, func(ctx context.Context) error {
 					_, err := client.Create(ctx, obj, metav1.CreateOptions{})

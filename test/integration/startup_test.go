@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestRefusesToStart: what is wrong is said within 10 s, with what to do, and nothing is served.
@@ -110,7 +110,7 @@ func serve(t *testing.T, args ...string) *server {
 	}
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
 	s := &server{url: "https://" + free.Addr().String(), done: make(chan struct{})}
-	s.cmd = exec.Command(filepath.Join("..", "..", "bin", "extension-apiserver"), append([]string{
+	s.cmd = exec.Command(shared.ServerBinary(), append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port(free), "--data-dir=" + dir,
 		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
 	}, args...)...)
@@ -154,7 +154,7 @@ func unreachable(t *testing.T, kubeconfig string) string {
 // sharedKubeconfig is that of the ServiceAccount of the manifests.
 func sharedKubeconfig(t *testing.T) string {
 	t.Helper()
-	path, err := shared.AccountKubeconfig(t.Context(), env.Namespace, "extension-apiserver")
+	path, err := shared.AccountKubeconfig(t.Context(), envtest.Namespace, "extension-apiserver")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,23 +20,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestBackup: a snapshot of a running server's storage brings back everything after its loss, and no client is left with what came
 // after the snapshot.
 func TestBackup(t *testing.T) {
 	for name, tc := range map[string]struct {
-		options env.Options
+		options envtest.Options
 		// lose destroys the storage of a stopped server, restore brings it back from a file, with these flags besides.
-		lose func(t *testing.T, e *env.Environment, file string)
+		lose func(t *testing.T, e *envtest.Environment, file string)
 	}{
-		"embedded etcd": {env.Options{}, loseEmbedded},
-		"external etcd": {env.Options{ExternalEtcd: true}, loseExternal},
+		"embedded etcd": {envtest.Options{}, loseEmbedded},
+		"external etcd": {envtest.Options{ExternalEtcd: true}, loseExternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := env.New(t, tc.options)
+			e := envtest.New(t, tc.options)
 			namespace := newNamespace(t, e)
 			want := map[string][]unstructured.Unstructured{}
 			for _, k := range kindCases {
@@ -70,7 +70,7 @@ func TestBackup(t *testing.T) {
 }
 
 // create creates an object and returns its resource version.
-func create(t *testing.T, k kindCase, e *env.Environment, namespace, name string) string {
+func create(t *testing.T, k kindCase, e *envtest.Environment, namespace, name string) string {
 	t.Helper()
 	created, err := k.client(t, adminConfig(t, e), namespace).Create(t.Context(), k.object(t, name), metav1.CreateOptions{})
 	if err != nil {
@@ -91,7 +91,7 @@ func runStorage(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-func checkSnapshot(t *testing.T, e *env.Environment, file string, objects int) {
+func checkSnapshot(t *testing.T, e *envtest.Environment, file string, objects int) {
 	t.Helper()
 	out := runStorage(t, e.StorageCommand(t.Context(), "snapshot", "--out="+file, "-o=json"))
 	var got struct {
@@ -111,7 +111,7 @@ func checkSnapshot(t *testing.T, e *env.Environment, file string, objects int) {
 }
 
 // checkStorage checks that the storage is well and can be defragmented under the running server.
-func checkStorage(t *testing.T, e *env.Environment) {
+func checkStorage(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if out := runStorage(t, e.StorageCommand(t.Context(), "status")); !strings.Contains(out, " leader ") || !strings.Contains(out, " healthy ") {
 		t.Errorf("status: got\n%swant a healthy leader", out)
@@ -124,10 +124,7 @@ func checkStorage(t *testing.T, e *env.Environment) {
 // restore runs the restore, which must succeed the first time and refuse to do it again.
 func restore(t *testing.T, args ...string) {
 	t.Helper()
-	binary, err := filepath.Abs(filepath.Join("..", "..", "bin", "extension-apiserver"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := shared.ServerBinary()
 	args = append([]string{"storage", "restore"}, args...)
 	runStorage(t, exec.CommandContext(t.Context(), binary, args...))
 	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "expected an empty directory") {
@@ -135,7 +132,7 @@ func restore(t *testing.T, args ...string) {
 	}
 }
 
-func loseEmbedded(t *testing.T, e *env.Environment, file string) {
+func loseEmbedded(t *testing.T, e *envtest.Environment, file string) {
 	dir := filepath.Join(e.Dir, "data-1")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -143,7 +140,7 @@ func loseEmbedded(t *testing.T, e *env.Environment, file string) {
 	restore(t, "--from="+file, "--data-dir="+dir)
 }
 
-func loseExternal(t *testing.T, e *env.Environment, file string) {
+func loseExternal(t *testing.T, e *envtest.Environment, file string) {
 	member, err := e.StopEtcd()
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +156,7 @@ func loseExternal(t *testing.T, e *env.Environment, file string) {
 }
 
 // checkRestored checks that the objects are those that were saved, and that clients learn that the past is gone.
-func checkRestored(t *testing.T, e *env.Environment, k kindCase, namespace string, want []unstructured.Unstructured, lost string) {
+func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace string, want []unstructured.Unstructured, lost string) {
 	t.Helper()
 	client := k.client(t, adminConfig(t, e), namespace)
 	var got *unstructured.UnstructuredList

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // TestStored: each kind is in etcd in the form that the built-in kinds have there.
@@ -35,7 +35,7 @@ func TestStored(t *testing.T) {
 
 // storedAsProtobuf reads an object from the embedded etcd, past our server: it must be there once, in protobuf of the
 // stored version. The end of its key is the path of the object.
-func storedAsProtobuf(t *testing.T, e *env.Environment, path string) {
+func storedAsProtobuf(t *testing.T, e *envtest.Environment, path string) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Context: t.Context(), Endpoints: []string{"unix://" + filepath.Join(e.Dir, "data-1", "etcd.sock")},
@@ -63,8 +63,8 @@ func storedAsProtobuf(t *testing.T, e *env.Environment, path string) {
 			t.Errorf("stored %s: %v", kv.Key, err)
 			continue
 		}
-		if got := obj.GetObjectKind().GroupVersionKind().GroupVersion(); got != install.StorageVersion() {
-			t.Errorf("stored %s: %s, want %s", kv.Key, got, install.StorageVersion())
+		if got := obj.GetObjectKind().GroupVersionKind().GroupVersion(); got != install.GroupVersions[0] {
+			t.Errorf("stored %s: %s, want %s", kv.Key, got, install.GroupVersions[0])
 		}
 	}
 	if found != 1 {

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"tracing", prepareTracing}) }
@@ -57,7 +57,7 @@ func (c *collector) spans(trace string) []*tracev1.Span {
 	return c.traces[trace]
 }
 
-func prepareTracing(t *testing.T) ([]string, func(*testing.T, *env.Environment)) {
+func prepareTracing(t *testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,11 +79,11 @@ func prepareTracing(t *testing.T) ([]string, func(*testing.T, *env.Environment))
 	}
 	// Spans are sent after 100 ms instead of 5 s.
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-	return []string{"--tracing-config-file=" + config}, func(t *testing.T, e *env.Environment) { testTracing(t, e, c) }
+	return []string{"--tracing-config-file=" + config}, func(t *testing.T, e *envtest.Environment) { testTracing(t, e, c) }
 }
 
 // testTracing: a client's trace goes through kube-apiserver, which does not trace, to our server and on to its etcd.
-func testTracing(t *testing.T, e *env.Environment, c *collector) {
+func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 	k := kindCases[0]
 	path := k.path(newNamespace(t, e))
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -93,7 +93,7 @@ func testTracing(t *testing.T, e *env.Environment, c *collector) {
 		t.Fatal(err)
 	}
 	// Who has no privileges cannot make our server trace: it would have come before the administrator's trace.
-	user := userWith(t, e, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.StorageVersion().Group}, Resources: []string{"*"}})
+	user := userWith(t, e, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.GroupVersions[0].Group}, Resources: []string{"*"}})
 	newEndpoint(t, user).get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" + parent + "-01"}})
 	if a := aggregator(t, e).do(t, http.MethodPost, path, header, body); a.status != http.StatusCreated {
 		t.Fatalf("create: %d %s, want 201", a.status, a.body)

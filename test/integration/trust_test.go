@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestFrontProxyCAChanges replaces the front proxy's CA and certificate in the files of kube-apiserver, with both CAs
 // trusted in between. Our server follows the ConfigMap that kube-apiserver publishes, and is never restarted.
 func TestFrontProxyCAChanges(t *testing.T) {
-	e := env.New(t, env.Options{})
+	e := envtest.New(t, envtest.Options{})
 	oldCA := readCA(t, e, certs.FrontProxyCADir)
 	newCA, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
 	if err != nil {
@@ -70,13 +70,13 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	})
 	// The aggregator itself now uses the new certificate.
 	e.Eventually(t, "a request through kube-apiserver", patience, func(ctx context.Context) error {
-		_, err := gadgetCase.client(t, adminConfig(t, e), "").List(ctx, metav1.ListOptions{})
+		_, err := itemCase.client(t, adminConfig(t, e), "").List(ctx, metav1.ListOptions{})
 		return err
 	})
 }
 
 // writeTrust replaces kube-apiserver's --requestheader-client-ca-file, which it reads again when it changes.
-func writeTrust(t *testing.T, e *env.Environment, bundle certs.Bundle) {
+func writeTrust(t *testing.T, e *envtest.Environment, bundle certs.Bundle) {
 	t.Helper()
 	err := certs.WriteFiles(filepath.Join(e.PKI(), certs.FrontProxyCADir), map[string]certs.File{certs.CertFile: {Data: bundle.PEM(), Mode: 0o644}})
 	if err != nil {

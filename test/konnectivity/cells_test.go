@@ -21,24 +21,24 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // cell is one tunnel through which everything must work.
 type cell struct {
 	name   string
-	tunnel env.Tunnel
+	tunnel envtest.Tunnel
 }
 
 // cells are each mode with each way to pick an endpoint. Agents have tokens, but for one cell; and count servers by Leases in one.
 func cells() []cell {
 	var all []cell
-	for _, mode := range env.Modes() {
-		for _, network := range []env.Network{env.ClusterIPRouting, env.EndpointRouting} {
-			all = append(all, cell{fmt.Sprintf("%s/%s", mode, network), env.Tunnel{
+	for _, mode := range envtest.Modes() {
+		for _, network := range []envtest.Network{envtest.ClusterIPRouting, envtest.EndpointRouting} {
+			all = append(all, cell{fmt.Sprintf("%s/%s", mode, network), envtest.Tunnel{
 				Mode: mode, Network: network, Agents: 1,
-				MutualTLS: mode == env.HTTPConnectOverTCP && network == env.EndpointRouting,
-				Leases:    mode == env.GRPCOverUDS && network == env.EndpointRouting,
+				MutualTLS: mode == envtest.HTTPConnectOverTCP && network == envtest.EndpointRouting,
+				Leases:    mode == envtest.GRPCOverUDS && network == envtest.EndpointRouting,
 			}})
 		}
 	}
@@ -51,7 +51,7 @@ func TestTunnels(t *testing.T) {
 	t.Parallel()
 	all := cells()
 	log := filepath.Join(t.TempDir(), "audit.log")
-	e := start(t, env.Options{Network: env.ClusterIPRouting, Tunnels: []env.Tunnel{all[0].tunnel}, ServerArgs: auditArgs(t, log)})
+	e := start(t, envtest.Options{Network: envtest.ClusterIPRouting, Tunnels: []envtest.Tunnel{all[0].tunnel}, ServerArgs: auditArgs(t, log)})
 	bigList(t, e)
 	for i, c := range all {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,34 +73,34 @@ func TestTunnels(t *testing.T) {
 			dialled(t, e, c.tunnel.Network)
 			audited(t, log, user)
 			noRoute(t, e)
-			if c.tunnel.Mode == env.HTTPConnectOverTCP && c.tunnel.Network == env.ClusterIPRouting {
+			if c.tunnel.Mode == envtest.HTTPConnectOverTCP && c.tunnel.Network == envtest.ClusterIPRouting {
 				curled(t, e)
 			}
 			if c.tunnel.Leases {
 				leased(t, e)
 			}
-			if c.tunnel.Network == env.EndpointRouting {
+			if c.tunnel.Network == envtest.EndpointRouting {
 				noAgent(t, e, c.tunnel.Mode)
 			}
 		})
 	}
 	t.Run("no egress selector", func(t *testing.T) {
-		setTunnel(t, e, env.Tunnel{Network: env.EndpointRouting})
+		setTunnel(t, e, envtest.Tunnel{Network: envtest.EndpointRouting})
 		unavailable(t, e, "connect: network is unreachable")
 	})
 	// What the cells measure must notice a kube-apiserver that connects by itself.
 	t.Run("past the tunnel", func(t *testing.T) {
-		setTunnel(t, e, env.Tunnel{Network: env.EndpointRouting, Routed: true})
+		setTunnel(t, e, envtest.Tunnel{Network: envtest.EndpointRouting, Routed: true})
 		answers(t, e, adminConfig(t, e))
 		use(t, userConfig(t, e, "past"), func() {})
-		if err := carried(t.Context(), t, e, env.GRPCOverUDS, counts{}); err == nil {
+		if err := carried(t.Context(), t, e, envtest.GRPCOverUDS, counts{}); err == nil {
 			t.Error("the metrics say that a tunnel carried what went past it")
 		}
 	})
 }
 
 // userConfig is a user with everything that the front proxy passes on.
-func userConfig(t *testing.T, e *env.Environment, name string) *rest.Config {
+func userConfig(t *testing.T, e *envtest.Environment, name string) *rest.Config {
 	config := rest.CopyConfig(adminConfig(t, e))
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: name, UID: "8aee5a4a", Groups: []string{"system:masters", "makers of ö"}, Extra: map[string][]string{"example.com/scope": {"a", "b c"}},
@@ -109,7 +109,7 @@ func userConfig(t *testing.T, e *env.Environment, name string) *rest.Config {
 }
 
 // noRoute: the host of kube-apiserver reaches neither our server nor its Service.
-func noRoute(t *testing.T, e *env.Environment) {
+func noRoute(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	for _, address := range []string{e.Servers[0].Address(), clusterIP(t, e)} {
 		conn, err := only(e).Dial(t.Context(), address)
@@ -123,9 +123,9 @@ func noRoute(t *testing.T, e *env.Environment) {
 }
 
 // clusterIP is the address of our Service.
-func clusterIP(t *testing.T, e *env.Environment) string {
+func clusterIP(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
-	service, err := adminClient(t, e).CoreV1().Services(env.Namespace).Get(t.Context(), env.ServiceName, metav1.GetOptions{})
+	service, err := adminClient(t, e).CoreV1().Services(envtest.Namespace).Get(t.Context(), envtest.ServiceName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +133,10 @@ func clusterIP(t *testing.T, e *env.Environment) string {
 }
 
 // dialled: the agent connected to the address that the routing gives, and to no other.
-func dialled(t *testing.T, e *env.Environment, network env.Network) {
+func dialled(t *testing.T, e *envtest.Environment, network envtest.Network) {
 	t.Helper()
 	want, other := clusterIP(t, e), e.Servers[0].Address()
-	if network == env.EndpointRouting {
+	if network == envtest.EndpointRouting {
 		want, other = other, want
 	}
 	data, err := os.ReadFile(only(e).Agents[0].Log())
@@ -152,10 +152,10 @@ func dialled(t *testing.T, e *env.Environment, network env.Network) {
 }
 
 // noAgent kills the agent: what is asked then fails, and says why.
-func noAgent(t *testing.T, e *env.Environment, mode env.Mode) {
+func noAgent(t *testing.T, e *envtest.Environment, mode envtest.Mode) {
 	t.Helper()
 	only(e).Agents[0].Kill()
-	if mode == env.GRPCOverUDS {
+	if mode == envtest.GRPCOverUDS {
 		unavailable(t, e, "No agent available")
 	} else {
 		// kube-apiserver says no more than the code of the answer.
@@ -164,21 +164,21 @@ func noAgent(t *testing.T, e *env.Environment, mode env.Mode) {
 }
 
 // unavailable waits until requests fail for the reason, and say so, or our APIService is unavailable for it.
-func unavailable(t *testing.T, e *env.Environment, reason string) {
+func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 	t.Helper()
 	client, err := apiregistration.NewForConfig(adminConfig(t, e))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Eventually(t, "our API to be unavailable", patience, func(ctx context.Context) error {
-		answer := get(ctx, adminConfig(t, e), gadgets+"?limit=1")
+		answer := get(ctx, adminConfig(t, e), items+"?limit=1")
 		if answer == nil {
 			return errors.New("a request succeeded, want that none does")
 		}
 		if strings.Contains(answer.Error(), reason) {
 			return nil
 		}
-		service, err := client.APIServices().Get(ctx, "v1.workshop.example.com", metav1.GetOptions{})
+		service, err := client.APIServices().Get(ctx, "v1.fixture.example.com", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -224,8 +224,8 @@ func audited(t *testing.T, log, user string) {
 			t.Errorf("%s %s as %+v, want the whole identity", event.Verb, event.RequestURI, event.User)
 		}
 	}
-	want := sets.New("create identityreviews", "create widgets", "get widgets", "list widgets", "watch widgets", "update widgets", "patch widgets",
-		"delete widgets", "list gadgets", "get widgets/console")
+	want := sets.New("create identityreviews", "create engines", "get engines", "list engines", "watch engines", "update engines", "patch engines",
+		"delete engines", "list items", "get engines/console")
 	if missing := want.Difference(done); missing.Len() > 0 {
 		t.Errorf("our server has no audit event of %s for %v; it has %v", user, sets.List(missing), sets.List(done))
 	}

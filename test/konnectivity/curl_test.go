@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // curled: konnectivity/README.md's way past kube-apiserver, with every certificate verified, reaches our server through the tunnel.
-func curled(t *testing.T, e *env.Environment) {
+func curled(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
 		if os.Getenv("CI") != "" {

@@ -21,14 +21,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // endpointPort is where what the test's own tunnels lead to listens.
 const endpointPort = 8233
 
 // endpoint listens on the node. It answers "flood" with more than a reader that stalls takes, and anything else with the same.
-func endpoint(t *testing.T, e *env.Environment) {
+func endpoint(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	listener, err := e.ListenOnNode(endpointPort)
 	if err != nil {
@@ -76,9 +76,9 @@ func (d dialer) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-func newDialer(e *env.Environment, mode env.Mode) dialer {
-	socket, address := filepath.Join(e.Dir, "control-plane-1", "konnectivity-server.socket"), fmt.Sprintf("%s:%d", env.NodeAddress, endpointPort)
-	if mode == env.GRPCOverUDS {
+func newDialer(e *envtest.Environment, mode envtest.Mode) dialer {
+	socket, address := filepath.Join(e.Dir, "control-plane-1", "konnectivity-server.socket"), fmt.Sprintf("%s:%d", envtest.NodeAddress, endpointPort)
+	if mode == envtest.GRPCOverUDS {
 		return func(ctx context.Context) (net.Conn, error) { return grpcTunnel(ctx, socket, address) }
 	}
 	return func(ctx context.Context) (net.Conn, error) { return httpConnect(ctx, socket, address) }

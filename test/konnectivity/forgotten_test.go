@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/testutil"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 const (
@@ -31,8 +31,8 @@ const (
 
 // forgotten makes a server forget tunnels.
 type forgotten struct {
-	e    *env.Environment
-	mode env.Mode
+	e    *envtest.Environment
+	mode envtest.Mode
 	dialer
 	agents cable
 }
@@ -41,9 +41,9 @@ type forgotten struct {
 // that has stalled what came through the first. When that ends, the server forgets all tunnels of the agent
 // (https://github.com/kubernetes-sigs/apiserver-network-proxy/pull/888). A socket or TCP, HTTP CONNECT is the same there.
 func TestMeasureForgotten(t *testing.T) {
-	for _, mode := range []env.Mode{env.GRPCOverUDS, env.HTTPConnectOverUDS} {
+	for _, mode := range []envtest.Mode{envtest.GRPCOverUDS, envtest.HTTPConnectOverUDS} {
 		t.Run(string(mode), func(t *testing.T) {
-			e := start(t, env.Options{Network: env.EndpointRouting, Unregistered: true, Tunnels: []env.Tunnel{{Mode: mode}}})
+			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{{Mode: mode}}})
 			(&forgotten{e: e, mode: mode, dialer: newDialer(e, mode)}).measure(t)
 		})
 	}
@@ -55,7 +55,7 @@ func (f *forgotten) measure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return f.agents.dial(ctx, f.e) })
+	envtest.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return f.agents.dial(ctx, f.e) })
 	agent := balanced(t, f.e, 1)
 	if err := f.e.Register(t.Context()); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 	f.agents.pull()
 	open := f.reconnected(t)
 	t.Logf("%s: while the reader stalls: %d of %d tunnels echo, %s", f.mode, echoes(t, open), len(open), f.held(t))
-	if f.mode != env.GRPCOverUDS {
+	if f.mode != envtest.GRPCOverUDS {
 		// With gRPC kube-apiserver is not told that a tunnel is lost. Its ping fails after 45 s, and its client ends one whose
 		// reader stalls after 10 s.
 		answered := recovered(t, []*rest.Config{adminConfig(t, f.e)}, began)[0]
@@ -175,7 +175,7 @@ func (f *forgotten) eventually(t *testing.T, what string, check func(testutil.Me
 
 // clients counts the connections of kube-apiserver and of the test to the server.
 func (f *forgotten) clients(metrics testutil.Metrics) float64 {
-	if f.mode == env.GRPCOverUDS {
+	if f.mode == envtest.GRPCOverUDS {
 		return sum(metrics, serverMetric+"grpc_connections", labels{"service_method": "Proxy"})
 	}
 	return sum(metrics, serverMetric+"http_connections", nil)
@@ -198,7 +198,7 @@ type cable struct {
 	conn net.Conn
 }
 
-func (c *cable) dial(ctx context.Context, e *env.Environment) (net.Conn, error) {
+func (c *cable) dial(ctx context.Context, e *envtest.Environment) (net.Conn, error) {
 	conn, err := e.DialFromNode(ctx, only(e).Address())
 	c.mu.Lock()
 	defer c.mu.Unlock()

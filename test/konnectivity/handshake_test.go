@@ -14,11 +14,11 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // host is the address of the konnectivity server of a kube-apiserver.
-func host(t *testing.T, k *env.KubeAPIServer) string {
+func host(t *testing.T, k *envtest.KubeAPIServer) string {
 	t.Helper()
 	address, _, err := net.SplitHostPort(k.Address())
 	if err != nil {
@@ -66,7 +66,7 @@ func handshake(t *testing.T, conn net.Conn, name string, g generation, pair stri
 }
 
 // shown are the numbers of the certificates that the servers show to agents.
-func shown(t *testing.T, e *env.Environment, trusted ...generation) []string {
+func shown(t *testing.T, e *envtest.Environment, trusted ...generation) []string {
 	t.Helper()
 	var out []string
 	for _, k := range e.KubeAPIServers {
@@ -81,7 +81,7 @@ func shown(t *testing.T, e *env.Environment, trusted ...generation) []string {
 }
 
 // accepted: the konnectivity server with TLS on both sides accepts agents and kube-apiservers of the generation, or refuses them.
-func accepted(t *testing.T, e *env.Environment, g generation, want bool) {
+func accepted(t *testing.T, e *envtest.Environment, g generation, want bool) {
 	t.Helper()
 	k, live := only(e), generation(e.PKI())
 	agent, err1 := e.DialFromNode(t.Context(), k.Address())
@@ -99,7 +99,7 @@ func accepted(t *testing.T, e *env.Environment, g generation, want bool) {
 }
 
 // refusedByAgents gives a server a certificate that its agents trusted once.
-func refusedByAgents(t *testing.T, e *env.Environment, old generation) {
+func refusedByAgents(t *testing.T, e *envtest.Environment, old generation) {
 	t.Helper()
 	k := e.KubeAPIServers[1]
 	agent := k.Agents[0]
@@ -112,11 +112,11 @@ func refusedByAgents(t *testing.T, e *env.Environment, old generation) {
 }
 
 // refusedByKubeAPIServer gives the server with TCP a certificate that its kube-apiserver trusted once.
-func refusedByKubeAPIServer(t *testing.T, e *env.Environment, old generation) {
+func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation) {
 	t.Helper()
 	k, config := only(e), adminConfig(t, e)
 	refused(t, e, k, old, certs.KonnectivityServerDir, k.Log(), func(ctx context.Context) error {
-		if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
+		if err := get(ctx, config, items+"?limit=1"); err == nil {
 			return errors.New("our API answers, want that kube-apiserver does not reach it")
 		}
 		return nil
@@ -124,7 +124,7 @@ func refusedByKubeAPIServer(t *testing.T, e *env.Environment, old generation) {
 }
 
 // refused restarts a server with the leaf of an old pair, and waits for the client's log to say why it refuses that.
-func refused(t *testing.T, e *env.Environment, k *env.KubeAPIServer, old generation, pair, log string, effect func(context.Context) error) {
+func refused(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, old generation, pair, log string, effect func(context.Context) error) {
 	t.Helper()
 	before, err := os.ReadFile(log)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/testutil"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 const (
@@ -37,9 +37,9 @@ func (h held) least(other held) held {
 // TestMeasureLeaks counts what kube-apiserver and the konnectivity server hold after many restarts of the agent: the least within a
 // minute, when what is on its way has come and gone.
 func TestMeasureLeaks(t *testing.T) {
-	for _, mode := range env.Modes() {
+	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
-			e := start(t, env.Options{Network: env.EndpointRouting, Tunnels: []env.Tunnel{{Mode: mode, Agents: 1}}})
+			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{{Mode: mode, Agents: 1}}})
 			k, config := only(e), adminConfig(t, e)
 			restart := func(times int) {
 				for range times {
@@ -67,7 +67,7 @@ func TestMeasureLeaks(t *testing.T) {
 }
 
 // least is the least that each held within a minute.
-func least(t *testing.T, e *env.Environment) (apiServer, server held) {
+func least(t *testing.T, e *envtest.Environment) (apiServer, server held) {
 	t.Helper()
 	first := true
 	deadline := time.Now().Add(settle)

@@ -9,19 +9,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // leased waits for the Lease of the konnectivity server. Without it agents count the one server that they are connected to anyway, so
 // that everything else works.
-func leased(t *testing.T, e *env.Environment) {
+func leased(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Eventually(t, "the Lease of the konnectivity server", patience, func(ctx context.Context) error {
-		leases, err := client.CoordinationV1().Leases(env.LeaseNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
+		leases, err := client.CoordinationV1().Leases(envtest.LeaseNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
 		if err == nil && len(leases.Items) == 0 {
 			err = errors.New("there is none")
 		}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // patience is how long a condition may take to come true on a busy machine. kube-apiserver looks at an APIService each 30 s,
@@ -76,7 +76,7 @@ func loopback() error {
 }
 
 // start starts an environment, where that is possible.
-func start(t testing.TB, options env.Options) *env.Environment {
+func start(t testing.TB, options envtest.Options) *envtest.Environment {
 	t.Helper()
 	if noNamespaces != "" {
 		if os.Getenv("CI") != "" {
@@ -84,13 +84,13 @@ func start(t testing.TB, options env.Options) *env.Environment {
 		}
 		t.Skip(noNamespaces)
 	}
-	return env.New(t, options)
+	return envtest.New(t, options)
 }
 
 // only is the kube-apiserver of an environment with one.
-func only(e *env.Environment) *env.KubeAPIServer { return e.KubeAPIServers[0] }
+func only(e *envtest.Environment) *envtest.KubeAPIServer { return e.KubeAPIServers[0] }
 
-func adminConfig(t testing.TB, e *env.Environment) *rest.Config {
+func adminConfig(t testing.TB, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -99,7 +99,7 @@ func adminConfig(t testing.TB, e *env.Environment) *rest.Config {
 	return config
 }
 
-func adminClient(t testing.TB, e *env.Environment) kubernetes.Interface {
+func adminClient(t testing.TB, e *envtest.Environment) kubernetes.Interface {
 	t.Helper()
 	client, err := e.AdminClient()
 	if err != nil {
@@ -109,7 +109,7 @@ func adminClient(t testing.TB, e *env.Environment) kubernetes.Interface {
 }
 
 // setTunnel changes how the kube-apiserver reaches our server, and fails the test if it cannot.
-func setTunnel(t *testing.T, e *env.Environment, tunnel env.Tunnel) {
+func setTunnel(t *testing.T, e *envtest.Environment, tunnel envtest.Tunnel) {
 	t.Helper()
 	began := time.Now()
 	if err := e.SetTunnel(t.Context(), only(e), tunnel); err != nil {
@@ -119,11 +119,11 @@ func setTunnel(t *testing.T, e *env.Environment, tunnel env.Tunnel) {
 }
 
 // answers waits until our API answers through the kube-apiserver of the config.
-func answers(t testing.TB, e *env.Environment, config *rest.Config) {
+func answers(t testing.TB, e *envtest.Environment, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Timeout = time.Second // so that a request which hangs is soon another one
-	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error { return get(ctx, config, gadgets+"?limit=1") })
+	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error { return get(ctx, config, items+"?limit=1") })
 }
 
 // get gets a path, once.

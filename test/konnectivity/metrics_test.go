@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/component-base/metrics/testutil"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // The beginnings of konnectivity's metrics.
@@ -53,19 +53,19 @@ func parse(text []byte, err error) (testutil.Metrics, error) {
 }
 
 // metricsOf are those of a konnectivity server or agent.
-func metricsOf(ctx context.Context, p *env.KonnectivityProcess) (testutil.Metrics, error) {
+func metricsOf(ctx context.Context, p *envtest.KonnectivityProcess) (testutil.Metrics, error) {
 	return parse(p.Metrics(ctx))
 }
 
 // apiServerMetrics are those of the only kube-apiserver.
-func apiServerMetrics(ctx context.Context, t testing.TB, e *env.Environment) (testutil.Metrics, error) {
+func apiServerMetrics(ctx context.Context, t testing.TB, e *envtest.Environment) (testutil.Metrics, error) {
 	return parse(read(ctx, adminConfig(t, e), "/metrics"))
 }
 
 // counts are what the agent counted until some moment: packets to the server with data, and endpoints that did not answer.
 type counts struct{ packets, failures float64 }
 
-func count(ctx context.Context, e *env.Environment) (counts, error) {
+func count(ctx context.Context, e *envtest.Environment) (counts, error) {
 	agent, err := metricsOf(ctx, only(e).Agents[0])
 	return counts{
 		packets:  sum(agent, agentMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"}),
@@ -79,7 +79,7 @@ const listPackets = listSize / 2 / (4 << 10)
 
 // carried returns what is missing, in the metrics of kube-apiserver, konnectivity server and agent, of a tunnel that carried what
 // use does, and still holds connections open; nil when nothing is.
-func carried(ctx context.Context, t *testing.T, e *env.Environment, mode env.Mode, before counts) error {
+func carried(ctx context.Context, t *testing.T, e *envtest.Environment, mode envtest.Mode, before counts) error {
 	k := only(e)
 	if k.ProxyServer == nil || len(k.Agents) == 0 {
 		return errors.New("there is no konnectivity server or agent to carry anything")
@@ -100,7 +100,7 @@ func carried(ctx context.Context, t *testing.T, e *env.Environment, mode env.Mod
 	dial := dialLabels(mode)
 	within(apiServer, egressMetric+"dial_start_total", dial, 1, many)
 	within(apiServer, egressMetric+"dial_duration_seconds_count", dial, 1, many)
-	if mode == env.GRPCOverUDS {
+	if mode == envtest.GRPCOverUDS {
 		within(apiServer, "konnectivity_network_proxy_client_client_connections", labels{"status": "ok"}, 1, many)
 		within(apiServer, "konnectivity_network_proxy_client_stream_packets_total", labels{"segment": "from_client", "packet_type": "DATA"}, 1, many)
 		within(server, serverMetric+"grpc_connections", labels{"service_method": "Proxy"}, 1, many)
@@ -123,11 +123,11 @@ func carried(ctx context.Context, t *testing.T, e *env.Environment, mode env.Mod
 }
 
 // dialLabels are how kube-apiserver's metrics call the mode.
-func dialLabels(mode env.Mode) labels {
+func dialLabels(mode envtest.Mode) labels {
 	switch mode {
-	case env.GRPCOverUDS:
+	case envtest.GRPCOverUDS:
 		return labels{"protocol": "grpc", "transport": "uds"}
-	case env.HTTPConnectOverUDS:
+	case envtest.HTTPConnectOverUDS:
 		return labels{"protocol": "http_connect", "transport": "uds"}
 	default:
 		return labels{"protocol": "http_connect", "transport": "tcp"}

@@ -13,17 +13,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestMeasurePending shows what dials that a frozen agent never answered leave behind, with and without --backend-dial-timeout, whose
 // default is none (https://github.com/kubernetes-sigs/apiserver-network-proxy/issues/855). The server gives the agent up after 50 s; what is
 // counted is what it holds a minute later.
 func TestMeasurePending(t *testing.T) {
-	for _, mode := range env.Modes() {
+	for _, mode := range envtest.Modes() {
 		for _, timeout := range []string{"0s", "10s"} {
 			t.Run(fmt.Sprintf("%s/%s", mode, timeout), func(t *testing.T) {
-				e := start(t, env.Options{Network: env.EndpointRouting, Tunnels: []env.Tunnel{{
+				e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{{
 					Mode: mode, Agents: 1, ServerArgs: []string{"--backend-dial-timeout=" + timeout},
 				}}})
 				k := only(e)
@@ -52,7 +52,7 @@ func TestMeasurePending(t *testing.T) {
 }
 
 // pending is what the server holds, in words.
-func pending(t *testing.T, k *env.KubeAPIServer) string {
+func pending(t *testing.T, k *envtest.KubeAPIServer) string {
 	t.Helper()
 	metrics, err := metricsOf(t.Context(), k.ProxyServer)
 	if err != nil {

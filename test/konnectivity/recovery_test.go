@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // A request that takes longer than requestTimeout is given up and another sent: a person would not wait longer.
@@ -23,31 +23,31 @@ const requestTimeout = 2 * time.Second
 type fault struct {
 	name string
 	// inject breaks, mend repairs; recovery is counted from when mend begins. bound is the most that it may take on a busy machine.
-	inject, mend func(t *testing.T, e *env.Environment)
+	inject, mend func(t *testing.T, e *envtest.Environment)
 	bound        time.Duration
 }
 
 func faults() []fault {
 	return []fault{
-		{"agent killed and started again", each(func(_ context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+		{"agent killed and started again", each(func(_ context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 			k.Agents[0].Kill()
 			return nil
 		}),
-			each(func(ctx context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+			each(func(ctx context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 				return k.Agents[0].Start(ctx)
 			}), time.Minute},
-		{"server killed and started again", each(func(_ context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+		{"server killed and started again", each(func(_ context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 			k.ProxyServer.Kill()
 			return nil
 		}),
 			// An agent looks for its server each 5 s at first, and each 30 s at last.
-			each(func(ctx context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+			each(func(ctx context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 				return k.ProxyServer.Start(ctx)
 			}), 2 * time.Minute},
 		// The server pings after 30 s and waits for 20 s; kube-apiserver pings its connection after 30 s and waits for 15 s; a dial to
 		// the frozen agent is given up after 10 s.
 		{"agent frozen for good, another started", each(freeze), each(another), 3 * time.Minute},
-		{"link cut until the server gives its agent up", cut, func(t *testing.T, e *env.Environment) {
+		{"link cut until the server gives its agent up", cut, func(t *testing.T, e *envtest.Environment) {
 			if err := e.SetLink(true); err != nil {
 				t.Fatal(err)
 			}
@@ -56,8 +56,8 @@ func faults() []fault {
 }
 
 // each does the same for each kube-apiserver.
-func each(f func(context.Context, *env.Environment, *env.KubeAPIServer) error) func(*testing.T, *env.Environment) {
-	return func(t *testing.T, e *env.Environment) {
+func each(f func(context.Context, *envtest.Environment, *envtest.KubeAPIServer) error) func(*testing.T, *envtest.Environment) {
+	return func(t *testing.T, e *envtest.Environment) {
 		t.Helper()
 		for _, k := range e.KubeAPIServers {
 			if err := f(t.Context(), e, k); err != nil {
@@ -67,12 +67,12 @@ func each(f func(context.Context, *env.Environment, *env.KubeAPIServer) error) f
 	}
 }
 
-func freeze(_ context.Context, _ *env.Environment, k *env.KubeAPIServer) error {
+func freeze(_ context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 	return k.Agents[0].Freeze()
 }
 
 // another starts an agent beside the frozen one, which is forgotten.
-func another(ctx context.Context, e *env.Environment, k *env.KubeAPIServer) error {
+func another(ctx context.Context, e *envtest.Environment, k *envtest.KubeAPIServer) error {
 	a, err := e.NewAgent(ctx, k)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func another(ctx context.Context, e *env.Environment, k *env.KubeAPIServer) erro
 }
 
 // cut waits until each server has given up its agent, which is when a short cut becomes a long one.
-func cut(t *testing.T, e *env.Environment) {
+func cut(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if err := e.SetLink(false); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func cut(t *testing.T, e *env.Environment) {
 }
 
 // suffer injects each fault, waits until our API answers again through each kube-apiserver, and returns how long that took.
-func suffer(t *testing.T, e *env.Environment) {
+func suffer(t *testing.T, e *envtest.Environment) {
 	configs, err := e.AdminConfigs()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func suffer(t *testing.T, e *env.Environment) {
 				e.Eventually(t, "a request to fail", patience, func(ctx context.Context) error {
 					ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 					defer cancel()
-					if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
+					if err := get(ctx, config, items+"?limit=1"); err == nil {
 						return errors.New("it succeeded")
 					}
 					return nil
@@ -147,7 +147,7 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 				ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 				defer cancel()
 				sent := time.Since(began)
-				if last = get(ctx, config, gadgets+"?limit=1"); last != nil {
+				if last = get(ctx, config, items+"?limit=1"); last != nil {
 					good = 0
 					return false, nil
 				}
@@ -171,9 +171,9 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 // TestRecovery breaks the tunnels of all modes at once.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
-	var tunnels []env.Tunnel
-	for _, mode := range env.Modes() {
-		tunnels = append(tunnels, env.Tunnel{Mode: mode, Agents: 1})
+	var tunnels []envtest.Tunnel
+	for _, mode := range envtest.Modes() {
+		tunnels = append(tunnels, envtest.Tunnel{Mode: mode, Agents: 1})
 	}
-	suffer(t, start(t, env.Options{Network: env.EndpointRouting, Tunnels: tunnels}))
+	suffer(t, start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: tunnels}))
 }

@@ -19,15 +19,15 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestRefused: an agent that is not ours gets no tunnel, and no agent takes another server for ours. One kube-apiserver's agents
 // have tokens, the other's certificates.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	e := start(t, env.Options{Network: env.EndpointRouting, Tunnels: []env.Tunnel{
-		{Mode: env.GRPCOverUDS, Agents: 1}, {Mode: env.HTTPConnectOverTCP, Agents: 1, MutualTLS: true},
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
+		{Mode: envtest.GRPCOverUDS, Agents: 1}, {Mode: envtest.HTTPConnectOverTCP, Agents: 1, MutualTLS: true},
 	}})
 	tokens, certificates := e.KubeAPIServers[0], e.KubeAPIServers[1]
 	wrongAudience, err := e.AgentToken(t.Context(), "https://kubernetes.default.svc")
@@ -42,7 +42,7 @@ func TestRefused(t *testing.T) {
 	const refusedByTLS = "certificate required|broken pipe|connection reset by peer"
 	for _, tc := range []struct {
 		name string
-		k    *env.KubeAPIServer
+		k    *envtest.KubeAPIServer
 		args []string
 		// says matches the log of the server, or else of the agent.
 		server bool
@@ -94,20 +94,20 @@ func TestRefused(t *testing.T) {
 }
 
 // blackHole registers another API whose server's packets vanish. Nobody else may notice.
-func blackHole(t *testing.T, e *env.Environment) {
+func blackHole(t *testing.T, e *envtest.Environment) {
 	address, err := e.BlackHole()
 	if err != nil {
 		t.Fatal(err)
 	}
 	admin, name, port, ready := adminClient(t, e), "https", int32(443), true
-	meta := metav1.ObjectMeta{Name: "black-hole", Namespace: env.Namespace}
-	if _, err := admin.CoreV1().Services(env.Namespace).Create(t.Context(), &corev1.Service{
+	meta := metav1.ObjectMeta{Name: "black-hole", Namespace: envtest.Namespace}
+	if _, err := admin.CoreV1().Services(envtest.Namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: port}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
-	if _, err := admin.DiscoveryV1().EndpointSlices(env.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
+	if _, err := admin.DiscoveryV1().EndpointSlices(envtest.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}, metav1.CreateOptions{}); err != nil {
@@ -121,7 +121,7 @@ func blackHole(t *testing.T, e *env.Environment) {
 		ObjectMeta: metav1.ObjectMeta{Name: "v1.hole.example.com"},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: "hole.example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10, CABundle: caBundle(t, e),
-			Service: &apiregistrationv1.ServiceReference{Namespace: env.Namespace, Name: meta.Name, Port: &port},
+			Service: &apiregistrationv1.ServiceReference{Namespace: envtest.Namespace, Name: meta.Name, Port: &port},
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func blackHole(t *testing.T, e *env.Environment) {
 		sent, slowest := 0, time.Duration(0)
 		e.Eventually(t, "the agent to give up a dial into the black hole", patience, func(ctx context.Context) error {
 			began := time.Now()
-			if err := get(ctx, configs[i], gadgets+"?limit=1"); err != nil {
+			if err := get(ctx, configs[i], items+"?limit=1"); err != nil {
 				t.Errorf("our API beside the black hole: %v", err)
 			}
 			sent, slowest = sent+1, max(slowest, time.Since(began))
@@ -148,7 +148,7 @@ func blackHole(t *testing.T, e *env.Environment) {
 	}
 }
 
-func caBundle(t *testing.T, e *env.Environment) []byte {
+func caBundle(t *testing.T, e *envtest.Environment) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile))
 	if err != nil {

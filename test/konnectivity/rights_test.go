@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/rights"
 )
 
@@ -28,9 +28,9 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, env.Options{
-		Network: env.EndpointRouting, Unregistered: true, KubeAPIServerArgs: args,
-		Tunnels: []env.Tunnel{{Mode: env.GRPCOverUDS, Agents: 1, Leases: true}},
+	e := start(t, envtest.Options{
+		Network: envtest.EndpointRouting, Unregistered: true, KubeAPIServerArgs: args,
+		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS, Agents: 1, Leases: true}},
 	})
 	k, client := only(e), adminClient(t, e)
 	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what counts is

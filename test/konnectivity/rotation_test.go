@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // parts can be restarted, in this order.
@@ -55,7 +55,7 @@ func rotations(t *testing.T) []rotation {
 type generation string
 
 // newGeneration makes pairs for the hosts of the environment; of the CAs in sameCAs, unless that is empty.
-func newGeneration(t *testing.T, e *env.Environment, sameCAs generation) generation {
+func newGeneration(t *testing.T, e *envtest.Environment, sameCAs generation) generation {
 	t.Helper()
 	dir := t.TempDir()
 	if sameCAs != "" {
@@ -63,12 +63,12 @@ func newGeneration(t *testing.T, e *env.Environment, sameCAs generation) generat
 			sameCAs.copyTo(t, filepath.Join(dir, ca), ca, certs.CertFile, certs.KeyFile)
 		}
 	}
-	names := []string{env.NodeAddress}
+	names := []string{envtest.NodeAddress}
 	for _, k := range e.KubeAPIServers {
 		names = append(names, host(t, k))
 	}
 	if _, err := certs.Init(t.Context(), certs.InitOptions{
-		Dir: dir, Service: certs.Service{Name: env.ServiceName, Namespace: env.Namespace}, With: []string{certs.SetKonnectivity},
+		Dir: dir, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}, With: []string{certs.SetKonnectivity},
 		KonnectivityAgentServerNames: names,
 	}); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (r *rotation) trusted(t *testing.T, same, next generation) []generation {
 }
 
 // install gives all sides the files of the row.
-func (r *rotation) install(t *testing.T, e *env.Environment, same, next generation) {
+func (r *rotation) install(t *testing.T, e *envtest.Environment, same, next generation) {
 	t.Helper()
 	leaf, found := map[string]generation{"same": same, "new": next}[r.leaf]
 	if !found {
@@ -131,7 +131,7 @@ func (r *rotation) install(t *testing.T, e *env.Environment, same, next generati
 }
 
 // install gives all sides the certificate of a pair, and a ca.crt.
-func (g generation) install(t *testing.T, e *env.Environment, pair string, bundle []byte) {
+func (g generation) install(t *testing.T, e *envtest.Environment, pair string, bundle []byte) {
 	t.Helper()
 	if err := certs.WriteFiles(filepath.Join(e.PKI(), pair), map[string]certs.File{
 		certs.CertFile:   {Data: g.read(t, pair, certs.CertFile), Mode: 0o600},
@@ -143,7 +143,7 @@ func (g generation) install(t *testing.T, e *env.Environment, pair string, bundl
 }
 
 // restart restarts the parts of the row one after the other, and waits for each.
-func (r *rotation) restart(t *testing.T, e *env.Environment) {
+func (r *rotation) restart(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	for _, wanted := range slices.Concat(r.restarts[0], r.restarts[1]) {
 		if !slices.Contains(parts, wanted) {
@@ -172,7 +172,7 @@ func (r *rotation) restart(t *testing.T, e *env.Environment) {
 	}
 }
 
-func restart(t *testing.T, e *env.Environment, k *env.KubeAPIServer, part string) error {
+func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, part string) error {
 	switch part {
 	case "agents":
 		k.Agents[0].Kill()
@@ -188,8 +188,8 @@ func restart(t *testing.T, e *env.Environment, k *env.KubeAPIServer, part string
 // restart, and the old CAs are accepted until the last row and no longer.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	e := start(t, env.Options{Network: env.EndpointRouting, Tunnels: []env.Tunnel{
-		{Mode: env.HTTPConnectOverTCP, Agents: 1, MutualTLS: true}, {Mode: env.GRPCOverUDS, Agents: 1},
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
+		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, MutualTLS: true}, {Mode: envtest.GRPCOverUDS, Agents: 1},
 	}})
 	configs, err := e.AdminConfigs()
 	if err != nil {

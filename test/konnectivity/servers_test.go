@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // balancerPort is where agents find what stands in front of the konnectivity servers.
@@ -19,10 +19,10 @@ const balancerPort = 8232
 // two, it connects until it has both; told one, the other kube-apiserver has no agent.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
-	tunnel := func(count int) env.Tunnel {
-		return env.Tunnel{Mode: env.GRPCOverUDS, ServerArgs: []string{fmt.Sprintf("--server-count=%d", count)}}
+	tunnel := func(count int) envtest.Tunnel {
+		return envtest.Tunnel{Mode: envtest.GRPCOverUDS, ServerArgs: []string{fmt.Sprintf("--server-count=%d", count)}}
 	}
-	e := start(t, env.Options{Network: env.EndpointRouting, Unregistered: true, Tunnels: []env.Tunnel{tunnel(2), tunnel(2)}})
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{tunnel(2), tunnel(2)}})
 	listener, err := e.ListenOnNode(balancerPort)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestTwoServers(t *testing.T) {
 	for _, k := range e.KubeAPIServers {
 		targets = append(targets, func(ctx context.Context) (net.Conn, error) { return e.DialFromNode(ctx, k.Address()) })
 	}
-	env.Forward(t, listener, targets...)
+	envtest.Forward(t, listener, targets...)
 
 	agent := balanced(t, e, 2)
 	if err := e.Register(t.Context()); err != nil { // it asks each kube-apiserver
@@ -52,7 +52,7 @@ func TestTwoServers(t *testing.T) {
 	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", patience, func(ctx context.Context) error {
 		var with, without int
 		for _, config := range configs {
-			err := get(ctx, config, gadgets+"?limit=1")
+			err := get(ctx, config, items+"?limit=1")
 			switch {
 			case err == nil:
 				with++
@@ -68,9 +68,9 @@ func TestTwoServers(t *testing.T) {
 }
 
 // balanced starts an agent that reaches the servers through the load balancer, and waits until it has so many.
-func balanced(t *testing.T, e *env.Environment, servers float64) *env.KonnectivityProcess {
+func balanced(t *testing.T, e *envtest.Environment, servers float64) *envtest.KonnectivityProcess {
 	t.Helper()
-	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+env.NodeAddress, fmt.Sprintf("--proxy-server-port=%d", balancerPort),
+	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+envtest.NodeAddress, fmt.Sprintf("--proxy-server-port=%d", balancerPort),
 		"--sync-interval=1s")
 	if err != nil {
 		t.Fatal(err)

@@ -30,15 +30,19 @@ func TestForeignModule(t *testing.T) {
 	version := fmt.Sprintf("v0.0.%d", time.Now().UnixNano())
 	proxy := publish(t, version)
 	dir := project(t, "notes.txtar")
-	run := func(command string) string {
+	in := func(t *testing.T, command string) string {
 		t.Helper()
 		return scripttest.Shell(t, dir, command, "GOPROXY=file://"+proxy+","+goenv(t, "GOPROXY"), "GONOSUMDB="+kit, "GOFLAGS=-mod=mod -trimpath")
 	}
+	run := func(command string) string { t.Helper(); return in(t, command) }
 	t.Cleanup(func() { removeFromCache(t, version) })
 	run("go get " + kit + "@" + version + " && go mod tidy && go vet ./... && go build -o server .")
 
 	if out := run("go list -deps ."); strings.Contains(out, embeddedEtcd) {
 		t.Errorf("the server links %s, which it did not ask for", embeddedEtcd)
+	}
+	if out := run("go list -deps -test ."); strings.Contains(out, embeddedEtcd) {
+		t.Errorf("the tests link %s", embeddedEtcd)
 	}
 	if out := run("./server version"); !strings.HasPrefix(out, "notes-apiserver ") {
 		t.Errorf("version: got %q, want the name of the server", out)
@@ -53,6 +57,23 @@ func TestForeignModule(t *testing.T) {
 	}
 	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out, "--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
 		t.Errorf("serve without flags: got %q, want exit code 2 and --etcd-servers asked for", out)
+	}
+	controlPlane, err := filepath.EvalSymlinks(filepath.Join("..", "..", "bin", "1.36"))
+	if err != nil {
+		t.Fatalf("find the control plane: %v; build it with: make controlplane", err)
+	}
+	if controlPlane, err = filepath.Abs(controlPlane); err != nil {
+		t.Fatal(err)
+	}
+	for what, test := range map[string]string{
+		"with the cache of this machine":        "unset KUBEBUILDER_ASSETS; go test -count=1 -v -run TestNotes .",
+		"with binaries that somebody installed": "export KUBEBUILDER_ASSETS=" + controlPlane + " EXTENSION_APISERVER_CACHE=/nowhere; go test -count=1 -v .",
+	} {
+		t.Run(what, func(t *testing.T) {
+			if out := in(t, test); !strings.Contains(out, "--- PASS: TestNotes") {
+				t.Errorf("go test: got %q, want that TestNotes passes", out)
+			}
+		})
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	gadgets = "/apis/workshop.example.com/v1/gadgets"
+	items = "/apis/fixture.example.com/v1/items"
 	// Each worker begins a request at most each period; with four per kube-apiserver that is a steady load that two cores can carry.
 	defaultWorkers = 4
 	period         = 10 * time.Millisecond
@@ -214,7 +214,7 @@ func (l *Load) readBack() {
 		found := map[string]bool{}
 		for next := ""; ; {
 			var page list
-			if err := l.get(at, gadgets+"?limit=1000&continue="+next, &page); err != nil {
+			if err := l.get(at, items+"?limit=1000&continue="+next, &page); err != nil {
 				l.t.Fatal(err)
 			}
 			for _, item := range page.Items {

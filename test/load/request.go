@@ -35,9 +35,9 @@ func (l *Load) work(ctx context.Context, at through, prefix string) {
 				last = name
 			}
 		case i%10 < 9:
-			err = l.get(at, gadgets+"/"+last, nil)
+			err = l.get(at, items+"/"+last, nil)
 		default:
-			err = l.get(at, gadgets+"?limit=5", nil)
+			err = l.get(at, items+"?limit=5", nil)
 		}
 		switch {
 		case err == nil:
@@ -57,9 +57,9 @@ func (l *Load) tolerate(p *phase, err error) {
 }
 
 func (l *Load) create(at through, name string) error {
-	body := fmt.Sprintf(`{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":%q},"spec":{"purpose":"load"}}`, name)
+	body := fmt.Sprintf(`{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"name":%q},"spec":{"purpose":"load"}}`, name)
 	// Without GetBody net/http cannot send it a second time.
-	err := l.do(at, http.MethodPost, gadgets, io.NopCloser(strings.NewReader(body)), http.StatusCreated, nil)
+	err := l.do(at, http.MethodPost, items, io.NopCloser(strings.NewReader(body)), http.StatusCreated, nil)
 	if err == nil {
 		l.mu.Lock()
 		l.written[name] = true
@@ -106,7 +106,7 @@ type list struct {
 
 func (l *Load) resourceVersion(at through) string {
 	var page list
-	if err := l.get(at, gadgets+"?limit=1", &page); err != nil {
+	if err := l.get(at, items+"?limit=1", &page); err != nil {
 		l.t.Fatal(err)
 	}
 	return page.Metadata.ResourceVersion

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // binaries is the directory of the FIPS build, which takes minutes from a cold cache.
@@ -29,7 +29,7 @@ func binaries(t *testing.T) string {
 // TestFIPSBuild: the module is a frozen version and in FIPS mode unless GODEBUG says otherwise.
 func TestFIPSBuild(t *testing.T) {
 	dir := binaries(t)
-	for _, name := range []string{"extension-apiserver", "certgen"} {
+	for _, name := range []string{serverName, "certgen"} {
 		info, err := buildinfo.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -54,17 +54,17 @@ func TestFIPSServes(t *testing.T) {
 	dir := binaries(t)
 	for _, tc := range []struct {
 		mode    string
-		options env.Options
+		options envtest.Options
 	}{
-		{"on", env.Options{Server: filepath.Join(dir, serverName)}},
-		{"only", env.Options{Server: onlyApproved(t, filepath.Join(dir, serverName)), ExternalEtcd: true}},
+		{"on", envtest.Options{Server: filepath.Join(dir, serverName)}},
+		{"only", envtest.Options{Server: onlyApproved(t, filepath.Join(dir, serverName)), ExternalEtcd: true}},
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
-			e := env.New(t, tc.options)
-			const gadget = "sample/objects/gadget.yaml"
-			for _, args := range [][]string{{"create", "-f", gadget}, {"get", "-f", gadget, "-o", "name"}} {
-				out, stderr, err := env.Kubectl{}.Run(t.Context(), e, args...)
-				if err != nil || !strings.HasPrefix(out, "gadget.workshop.example.com/sample") {
+			e := envtest.New(t, tc.options)
+			const item = "test/fixture/objects/item.yaml"
+			for _, args := range [][]string{{"create", "-f", item}, {"get", "-f", item, "-o", "name"}} {
+				out, stderr, err := envtest.Kubectl{}.Run(t.Context(), e, args...)
+				if err != nil || !strings.HasPrefix(out, "item.fixture.example.com/fixture") {
 					t.Errorf("kubectl %s: got %q, %v\n%s", strings.Join(args, " "), out, err, stderr)
 				}
 			}
@@ -73,7 +73,7 @@ func TestFIPSServes(t *testing.T) {
 	}
 }
 
-const serverName = "extension-apiserver"
+const serverName = "fixture-apiserver"
 
 // onlyApproved is the server in the mode fips140=only, with no other process of the environment in it.
 func onlyApproved(t *testing.T, server string) string {
@@ -88,7 +88,7 @@ func onlyApproved(t *testing.T, server string) string {
 }
 
 // handshakes are made by openssl: Go's clients cannot choose the cipher suites of TLS 1.3.
-func handshakes(t *testing.T, e *env.Environment) {
+func handshakes(t *testing.T, e *envtest.Environment) {
 	server, err := url.Parse(e.Servers[0].URL)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func handshakes(t *testing.T, e *env.Environment) {
 		{"TLS 1.2 and ChaCha20", "-tls1_2 -cipher ECDHE-ECDSA-CHACHA20-POLY1305 -groups P-256", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			args := append([]string{"s_client", "-connect", server.Host, "-servername", env.ServerName, "-verify_return_error",
+			args := append([]string{"s_client", "-connect", server.Host, "-servername", envtest.ServerName, "-verify_return_error",
 				"-CAfile", filepath.Join(e.PKI(), certs.ServingDir, certs.BundleFile)}, strings.Fields(tc.args)...)
 			out, err := exec.CommandContext(t.Context(), "openssl", args...).CombinedOutput()
 			if (err == nil) != tc.ok || strings.Contains(string(out), "alert handshake failure") == tc.ok {

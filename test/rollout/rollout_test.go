@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -32,18 +32,18 @@ func TestRollout(t *testing.T) {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
 	for _, tc := range []struct {
-		network env.Network
+		network envtest.Network
 		// kube-apiserver picks the endpoint for each request, so that of a server that is not ready gets none, and its connection is idle when
 		// it is closed. Behind a ClusterIP it knows one address, whose connection it uses until it is closed.
 		tolerate func(method string, err error) bool
 	}{
-		{env.EndpointRouting, nil},
-		{env.ClusterIPRouting, func(method string, err error) bool {
+		{envtest.EndpointRouting, nil},
+		{envtest.ClusterIPRouting, func(method string, err error) bool {
 			return method == http.MethodPost && strings.Contains(err.Error(), load.GoAwayRace)
 		}},
 	} {
 		t.Run(string(tc.network), func(t *testing.T) {
-			e := env.New(t, env.Options{Network: tc.network, KubeAPIServers: 2, Servers: 2,
+			e := envtest.New(t, envtest.Options{Network: tc.network, KubeAPIServers: 2, Servers: 2,
 				ServerArgs: []string{"--shutdown-delay-duration=" + delay.String()}})
 			configs, err := e.AdminConfigs()
 			if err != nil {
@@ -74,14 +74,14 @@ func TestRollout(t *testing.T) {
 // routes keeps the Service's endpoints as a cluster does: those of servers whose readiness probe succeeds.
 type routes struct {
 	t     *testing.T
-	e     *env.Environment
+	e     *envtest.Environment
 	mu    sync.Mutex
-	ready map[*env.Server]bool // the endpoints
+	ready map[*envtest.Server]bool // the endpoints
 }
 
 // followReadiness probes each server on its own, as a kubelet does: one that answers late does not hold up the notice of another.
-func followReadiness(t *testing.T, e *env.Environment) *routes {
-	r := &routes{t: t, e: e, ready: map[*env.Server]bool{}}
+func followReadiness(t *testing.T, e *envtest.Environment) *routes {
+	r := &routes{t: t, e: e, ready: map[*envtest.Server]bool{}}
 	var probes sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(func() { stop(); probes.Wait() })
@@ -97,7 +97,7 @@ func followReadiness(t *testing.T, e *env.Environment) *routes {
 	return r
 }
 
-func (r *routes) probe(ctx context.Context, client *http.Client, s *env.Server) {
+func (r *routes) probe(ctx context.Context, client *http.Client, s *envtest.Server) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	// The manifests' failureThreshold: the only server that is left must not go for one answer that was late.
@@ -117,7 +117,7 @@ func (r *routes) probe(ctx context.Context, client *http.Client, s *env.Server) 
 	}
 }
 
-func isReady(ctx context.Context, client *http.Client, s *env.Server) bool {
+func isReady(ctx context.Context, client *http.Client, s *envtest.Server) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/readyz", nil)
 	if err != nil {
 		return false
@@ -130,14 +130,14 @@ func isReady(ctx context.Context, client *http.Client, s *env.Server) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-func (r *routes) set(ctx context.Context, s *env.Server, ready bool) {
+func (r *routes) set(ctx context.Context, s *envtest.Server, ready bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ready[s] == ready || ctx.Err() != nil {
 		return
 	}
 	r.ready[s] = ready
-	var endpoints []*env.Server
+	var endpoints []*envtest.Server
 	for _, s := range r.e.Servers {
 		if r.ready[s] {
 			endpoints = append(endpoints, s)
@@ -150,7 +150,7 @@ func (r *routes) set(ctx context.Context, s *env.Server, ready bool) {
 }
 
 // await returns when the server is an endpoint again.
-func (r *routes) await(s *env.Server) {
+func (r *routes) await(s *envtest.Server) {
 	r.t.Helper()
 	r.e.Eventually(r.t, s.Name+" to be an endpoint again", patience, func(context.Context) error {
 		r.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -17,7 +17,7 @@ import (
 // certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails, and the old certificates are refused.
 func TestFrontProxyPerHost(t *testing.T) {
 	t.Parallel()
-	e := env.New(t, env.Options{Network: env.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
+	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
 	c := newCluster(t, e)
 	var dirs []string
 	var old []*certs.KeyPair
@@ -57,7 +57,7 @@ func TestFrontProxyPerHost(t *testing.T) {
 }
 
 // rotateHosts runs the command, under the load.
-func rotateHosts(t *testing.T, e *env.Environment, l *load.Load, name string, dirs []string) {
+func rotateHosts(t *testing.T, e *envtest.Environment, l *load.Load, name string, dirs []string) {
 	t.Helper()
 	l.Enter("certgen rotate " + name)
 	if outcome, stderr := certgenRotate(t, e, name, "", false, "--front-proxy-client", strings.Join(dirs, ",")); outcome != "done" {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestKilled kills certgen once in each step of every rotation, with SIGKILL, and starts it again. No request fails.
@@ -49,7 +49,7 @@ func TestKilled(t *testing.T) {
 
 // certgenRotate runs certgen until it ends, or until an event of a step, when it is killed: when the step begins, or when
 // it was observed.
-func certgenRotate(t *testing.T, e *env.Environment, name, killIn string, early bool, args ...string) (outcome, stderr string) {
+func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, early bool, args ...string) (outcome, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/load"
 )
 
 var (
-	shared  *env.Environment
-	service = certs.Service{Name: env.ServiceName, Namespace: env.Namespace}
+	shared  *envtest.Environment
+	service = certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}
 )
 
 func TestMain(m *testing.M) {
@@ -35,15 +35,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	return env.Main(m, env.Options{
-		Dir: dir, Network: env.EndpointRouting, KubeAPIServers: 2, Servers: 2,
+	return envtest.Main(m, envtest.Options{
+		Dir: dir, Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
 		// As certgen init says: the CAs beside kube-apiserver's client certificate. The rotation changes them together.
 		KubeAPIServerArgs: []string{"--requestheader-client-ca-file=" + filepath.Join(dir, "pki", certs.FrontProxyClientDir, certs.BundleFile)},
 	}, &shared)
 }
 
 // startLoad sends through both kube-apiservers and holds two watches open at each.
-func startLoad(t *testing.T, e *env.Environment, prefix string) *load.Load {
+func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 	t.Helper()
 	configs, err := e.AdminConfigs()
 	if err != nil {
@@ -53,7 +53,7 @@ func startLoad(t *testing.T, e *env.Environment, prefix string) *load.Load {
 }
 
 // newCluster is what certgen opens, with connections from the host of the first kube-apiserver.
-func newCluster(t *testing.T, e *env.Environment) *rotation.Cluster {
+func newCluster(t *testing.T, e *envtest.Environment) *rotation.Cluster {
 	t.Helper()
 	config, err := e.AdminConfig()
 	if err != nil {

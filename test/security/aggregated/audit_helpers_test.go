@@ -17,7 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // auditLogs are the audit logs of both servers. They are written before a request is answered.
@@ -25,10 +25,10 @@ type auditLogs struct{ kube, server string }
 
 // audited makes the policies of the logs in dir, and the options of an environment that keeps them. kube-apiserver's log has each
 // authorization check that our server asks for, with what it asked; ttl is how long our server remembers the answers.
-func audited(dir, ttl string) (auditLogs, env.Options, error) {
+func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 	l := auditLogs{filepath.Join(dir, "kube.log"), filepath.Join(dir, "server.log")}
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
-	asker := "system:serviceaccount:" + env.Namespace + ":extension-apiserver"
+	asker := "system:serviceaccount:" + envtest.Namespace + ":extension-apiserver"
 	policies := map[string]string{
 		l.kube: head +
 			"- {level: RequestResponse, users: ['" + asker + "'], resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]}\n" +
@@ -40,10 +40,10 @@ func audited(dir, ttl string) (auditLogs, env.Options, error) {
 	}
 	for log, policy := range policies {
 		if err := os.WriteFile(log+".policy", []byte(policy), 0o600); err != nil {
-			return l, env.Options{}, err
+			return l, envtest.Options{}, err
 		}
 	}
-	return l, env.Options{
+	return l, envtest.Options{
 		KubeAPIServerArgs: []string{"--audit-policy-file=" + l.kube + ".policy", "--audit-log-path=" + l.kube},
 		ServerArgs: []string{
 			"--audit-policy-file=" + l.server + ".policy", "--audit-log-path=" + l.server,
@@ -74,7 +74,7 @@ func events(log string) ([]auditv1.Event, error) {
 
 // checks returns what our server asked, and got answered, about each user, in the order of the questions. It asks a question of its own
 // first and waits for that, so that all before it are there.
-func (l auditLogs) checks(t *testing.T, e *env.Environment) map[string][]authorizationv1.SubjectAccessReview {
+func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]authorizationv1.SubjectAccessReview {
 	t.Helper()
 	marker := unique("marker")
 	if a := direct(t, e, &user.DefaultInfo{Name: marker}).do(t, http.MethodGet, "/metrics", nil, nil); a.status != http.StatusForbidden {

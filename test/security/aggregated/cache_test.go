@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // cacheTTL is how long the server of TestS25Cache remembers a verdict: longer than the requests that must find it take, on a busy machine.
@@ -24,13 +24,13 @@ func TestS25Cache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := env.New(t, options)
+	e := envtest.New(t, options)
 	t.Run("key", func(t *testing.T) { testCacheKey(t, e, log) })
 	t.Run("revocation", func(t *testing.T) { testRevocation(t, e) })
 	t.Run("large", func(t *testing.T) { testLarge(t, e, log) })
 }
 
-func testCacheKey(t *testing.T, e *env.Environment, log auditLogs) {
+func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	name := unique("alice")
 	readers := unique("readers")
 	allow(t, e, ofGroup(readers), "", everything, everywhere)
@@ -41,7 +41,7 @@ func testCacheKey(t *testing.T, e *env.Environment, log auditLogs) {
 	// Many times the same: fewer questions than requests, or nothing is remembered and the rest shows nothing.
 	const times = 20
 	for range times {
-		if got := get(base, current+"/gadgets"); got != http.StatusOK {
+		if got := get(base, current+"/items"); got != http.StatusOK {
 			t.Fatalf("list with the right: %d, want 200", got)
 		}
 	}
@@ -55,17 +55,17 @@ func testCacheKey(t *testing.T, e *env.Environment, log auditLogs) {
 		path   string
 		status int
 	}{
-		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current + "/gadgets", 200},
-		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra}, current + "/gadgets", 200},
-		{"no group", &user.DefaultInfo{Name: name, UID: "1", Extra: base.Extra}, current + "/gadgets", 403},
-		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra}, current + "/gadgets", 403},
-		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups, Extra: map[string][]string{"scope": {"b"}}}, current + "/gadgets", 200},
-		{"no extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups}, current + "/gadgets", 200},
-		{"another verb", base, current + "/gadgets?watch=1&timeoutSeconds=1", 200},
-		{"another name", base, current + "/gadgets/nobody", 404},
-		{"another resource", base, current + "/widgets", 200},
-		{"another version", base, "/apis/" + group + "/v1beta1/widgets", 200},
-		{"a selector", base, current + "/gadgets?labelSelector=a", 200},
+		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current + "/items", 200},
+		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra}, current + "/items", 200},
+		{"no group", &user.DefaultInfo{Name: name, UID: "1", Extra: base.Extra}, current + "/items", 403},
+		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra}, current + "/items", 403},
+		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups, Extra: map[string][]string{"scope": {"b"}}}, current + "/items", 200},
+		{"no extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups}, current + "/items", 200},
+		{"another verb", base, current + "/items?watch=1&timeoutSeconds=1", 200},
+		{"another name", base, current + "/items/nobody", 404},
+		{"another resource", base, current + "/engines", 200},
+		{"another version", base, "/apis/" + group + "/v1alpha1/engines", 200},
+		{"a selector", base, current + "/items?labelSelector=a", 200},
 		{"no resource", base, "/metrics", 200},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -78,18 +78,18 @@ func testCacheKey(t *testing.T, e *env.Environment, log auditLogs) {
 			}
 		})
 	}
-	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra}, current+"/gadgets"); got != http.StatusForbidden {
+	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra}, current+"/items"); got != http.StatusForbidden {
 		t.Errorf("another user: %d, want 403", got)
 	}
 }
 
 // testRevocation: kube-apiserver refuses at once what our server would still remember; past kube-apiserver it takes as long as
 // the verdict is remembered, and not longer. Likewise what was refused is granted.
-func testRevocation(t *testing.T, e *env.Environment) {
+func testRevocation(t *testing.T, e *envtest.Environment) {
 	who := &user.DefaultInfo{Name: unique("alice")}
 	// A server that knows neither of them yet: what the other test's connections leave is no matter.
 	server, front := direct(t, e, who), through(t, e, who)
-	get := func(s endpoint) int { return s.do(t, http.MethodGet, current+"/gadgets", nil, nil).status }
+	get := func(s endpoint) int { return s.do(t, http.MethodGet, current+"/items", nil, nil).status }
 	if got := get(server); got != http.StatusForbidden {
 		t.Fatalf("before there is a right: %d, want 403", got)
 	}
@@ -112,7 +112,7 @@ func testRevocation(t *testing.T, e *env.Environment) {
 }
 
 // testLarge: what a caller can make large is not remembered, so that it fills no memory.
-func testLarge(t *testing.T, e *env.Environment, log auditLogs) {
+func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 	who := &user.DefaultInfo{Name: unique("alice"), Groups: []string{unique("readers")}}
 	allow(t, e, ofGroup(who.Groups[0]), "", everything)
 	server := direct(t, e, who)
@@ -121,7 +121,7 @@ func testLarge(t *testing.T, e *env.Environment, log auditLogs) {
 		remembered bool
 	}{{200, true}, {20_000, false}} {
 		const times = 5
-		path := current + "/gadgets/" + strings.Repeat("x", tc.length)
+		path := current + "/items/" + strings.Repeat("x", tc.length)
 		before := len(log.checks(t, e)[who.Name])
 		for range times {
 			if got := server.do(t, http.MethodGet, path, nil, nil).status; !slices.Contains([]int{400, 404}, got) {

@@ -20,8 +20,8 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
-	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
 const (
@@ -129,7 +129,7 @@ func TestS20Kubectl(t *testing.T) {
 	anybody(t)
 	as := []string{"--as=" + unique("bob"), "--as-group=one", "--as-group=two", "--as-uid=77", "--as-user-extra=example.com/scope=a", "--as-user-extra=example.com/scope=b c"}
 	run := func(stdin string, args ...string) []byte {
-		out, stderr, err := env.Kubectl{Stdin: stdin}.Run(t.Context(), shared, append(slices.Clone(as), args...)...)
+		out, stderr, err := envtest.Kubectl{Stdin: stdin}.Run(t.Context(), shared, append(slices.Clone(as), args...)...)
 		if err != nil {
 			t.Fatalf("kubectl %v: %v: %s", args, err, stderr)
 		}
@@ -162,7 +162,7 @@ func TestS06ExtraKeys(t *testing.T) {
 }
 
 // accountConfig makes a ServiceAccount and returns the configuration of a client with its token.
-func accountConfig(t *testing.T, e *env.Environment) *rest.Config {
+func accountConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	account, err := adminClient(t, e).CoreV1().ServiceAccounts(newNamespace(t, e)).
 		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})

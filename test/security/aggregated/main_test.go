@@ -19,14 +19,14 @@ import (
 	"k8s.io/client-go/transport"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // shared is the environment of all tests that leave it as they found it: both servers keep an audit log, and our server
 // remembers no verdict, so that each request shows all that it asks.
 var (
-	shared *env.Environment
+	shared *envtest.Environment
 	logs   auditLogs
 )
 
@@ -39,27 +39,27 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	var options env.Options
+	var options envtest.Options
 	if logs, options, err = audited(dir, "0s"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	options.ServerArgs = append(options.ServerArgs, admitFriend)
-	code := env.Main(m, options, &shared)
+	code := envtest.Main(m, options, &shared)
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
 // group is our API group; current is its path in the version that is stored.
 var (
-	group   = install.StorageVersion().Group
-	current = "/apis/" + install.StorageVersion().String()
+	group   = install.GroupVersions[0].Group
+	current = "/apis/" + install.GroupVersions[0].String()
 )
 
 // unique makes names that no other test, and no earlier run of this one, has used.
 func unique(name string) string { return fmt.Sprintf("%s-%d", name, time.Now().UnixNano()) }
 
-func adminConfig(t *testing.T, e *env.Environment) *rest.Config {
+func adminConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -68,7 +68,7 @@ func adminConfig(t *testing.T, e *env.Environment) *rest.Config {
 	return config
 }
 
-func adminClient(t *testing.T, e *env.Environment) kubernetes.Interface {
+func adminClient(t *testing.T, e *envtest.Environment) kubernetes.Interface {
 	t.Helper()
 	client, err := e.AdminClient()
 	if err != nil {
@@ -99,14 +99,14 @@ func newEndpoint(t *testing.T, config *rest.Config) endpoint {
 }
 
 // admin is kube-apiserver for an administrator.
-func admin(t *testing.T, e *env.Environment) endpoint {
+func admin(t *testing.T, e *envtest.Environment) endpoint {
 	t.Helper()
 	return newEndpoint(t, adminConfig(t, e))
 }
 
 // through is kube-apiserver for a user whom an administrator impersonates: behind kube-apiserver there is no difference to
 // the user itself, and any name, UID, group and extra can be had.
-func through(t *testing.T, e *env.Environment, who *user.DefaultInfo) endpoint {
+func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) endpoint {
 	t.Helper()
 	config := adminConfig(t, e)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: who.Groups, Extra: who.Extra}
@@ -114,7 +114,7 @@ func through(t *testing.T, e *env.Environment, who *user.DefaultInfo) endpoint {
 }
 
 // proxyConfig is for the front proxy at our server's own port.
-func proxyConfig(e *env.Environment) *rest.Config {
+func proxyConfig(e *envtest.Environment) *rest.Config {
 	config := e.Servers[0].Config(e)
 	config.CertFile = filepath.Join(e.PKI(), certs.FrontProxyClientDir, certs.CertFile)
 	config.KeyFile = filepath.Join(e.PKI(), certs.FrontProxyClientDir, certs.KeyFile)
@@ -122,7 +122,7 @@ func proxyConfig(e *env.Environment) *rest.Config {
 }
 
 // direct is our server's own port for a user, as kube-apiserver would send its requests: for what kube-apiserver would not pass on.
-func direct(t *testing.T, e *env.Environment, who *user.DefaultInfo) endpoint {
+func direct(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) endpoint {
 	t.Helper()
 	config := proxyConfig(e)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -16,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"example.com/extension-apiserver/sample/install"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // newNamespace makes a namespace. Its objects end with the environment.
-func newNamespace(t *testing.T, e *env.Environment) string {
+func newNamespace(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
 	ns, err := adminClient(t, e).CoreV1().Namespaces().
 		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "security-"}}, metav1.CreateOptions{})
@@ -31,27 +31,27 @@ func newNamespace(t *testing.T, e *env.Environment) string {
 	return ns.Name
 }
 
-func widgetJSON(namespace, name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q,"namespace":%q},"spec":{"model":"pendulum","replicas":2,"maxReplicas":5}}`,
-		install.StorageVersion(), name, namespace)
+func engineJSON(namespace, name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Engine","metadata":{"name":%q,"namespace":%q},"spec":{"model":"pendulum","replicas":2,"maxReplicas":5}}`,
+		install.GroupVersions[0], name, namespace)
 }
 
-func gadgetJSON(name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Gadget","metadata":{"name":%q},"spec":{"purpose":"security"}}`, install.StorageVersion(), name)
+func itemJSON(name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Item","metadata":{"name":%q},"spec":{"purpose":"security"}}`, install.GroupVersions[0], name)
 }
 
-var reviewJSON = fmt.Appendf(nil, `{"apiVersion":%q,"kind":"IdentityReview"}`, install.StorageVersion())
+var reviewJSON = fmt.Appendf(nil, `{"apiVersion":%q,"kind":"IdentityReview"}`, install.GroupVersions[0])
 
-func widgetsOf(namespace string) string { return current + "/namespaces/" + namespace + "/widgets" }
+func enginesOf(namespace string) string { return current + "/namespaces/" + namespace + "/engines" }
 
-func newWidget(t *testing.T, e *env.Environment, namespace, name string) {
+func newEngine(t *testing.T, e *envtest.Environment, namespace, name string) {
 	t.Helper()
-	admin(t, e).must(t, http.MethodPost, widgetsOf(namespace), nil, widgetJSON(namespace, name))
+	admin(t, e).must(t, http.MethodPost, enginesOf(namespace), nil, engineJSON(namespace, name))
 }
 
-func newGadget(t *testing.T, e *env.Environment, name string) {
+func newItem(t *testing.T, e *envtest.Environment, name string) {
 	t.Helper()
-	admin(t, e).must(t, http.MethodPost, current+"/gadgets", nil, gadgetJSON(name))
+	admin(t, e).must(t, http.MethodPost, current+"/items", nil, itemJSON(name))
 }
 
 // same returns what is at a path, to be sent back.
@@ -77,7 +77,7 @@ func copyOf(path, name string) func(*testing.T) []byte {
 
 // allow gives a user or a group rights, in one namespace or in all, and returns when kube-apiserver knows of them. The function
 // that it returns takes them away again, and returns when kube-apiserver knows of that.
-func allow(t *testing.T, e *env.Environment, subject rbacv1.Subject, namespace string, rules ...rbacv1.PolicyRule) (revoke func()) {
+func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string, rules ...rbacv1.PolicyRule) (revoke func()) {
 	t.Helper()
 	rbac := adminClient(t, e).RbacV1()
 	subject.APIGroup = rbacv1.GroupName
@@ -125,7 +125,7 @@ func allow(t *testing.T, e *env.Environment, subject rbacv1.Subject, namespace s
 }
 
 // allowed asks kube-apiserver about the first right of a rule.
-func allowed(ctx context.Context, t *testing.T, e *env.Environment, subject rbacv1.Subject, namespace string, rule rbacv1.PolicyRule) (bool, error) {
+func allowed(ctx context.Context, t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string, rule rbacv1.PolicyRule) (bool, error) {
 	t.Helper()
 	spec := authorizationv1.SubjectAccessReviewSpec{User: subject.Name}
 	if subject.Kind == rbacv1.GroupKind {

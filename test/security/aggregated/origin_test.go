@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/test/console"
-	"example.com/extension-apiserver/test/env"
 )
 
 // friend is the one origin that the shared server admits.
@@ -34,7 +33,7 @@ func startKubectlProxy(t *testing.T, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubectl := filepath.Join("..", "..", "..", "bin", env.Minor, "kubectl")
+	kubectl := shared.Binary("kubectl")
 	cmd := exec.CommandContext(t.Context(), kubectl, append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=0"}, args...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -73,7 +72,7 @@ func dialPlain(t *testing.T, address string) *wire {
 // kube-apiserver. The pages that a flag admits do.
 func TestS52ForeignOrigin(t *testing.T) {
 	namespace := newNamespace(t, shared)
-	newWidget(t, shared, namespace, "w")
+	newEngine(t, shared, namespace, "w")
 	proxy := startKubectlProxy(t)
 	ways := map[string]func(*testing.T) *wire{
 		"kubectl proxy":  func(t *testing.T) *wire { return dialPlain(t, proxy) },
@@ -81,8 +80,8 @@ func TestS52ForeignOrigin(t *testing.T) {
 	}
 	const watch = "watch"
 	paths := map[string]string{
-		"console": widgetsOf(namespace) + "/w/console",
-		watch:     widgetsOf(namespace) + "?watch=1&timeoutSeconds=30",
+		"console": enginesOf(namespace) + "/w/console",
+		watch:     enginesOf(namespace) + "?watch=1&timeoutSeconds=30",
 	}
 	for _, tc := range []struct {
 		name    string
@@ -140,7 +139,7 @@ func TestS52ForeignOrigin(t *testing.T) {
 // would be refused.
 func TestS52ClientGo(t *testing.T) {
 	namespace := newNamespace(t, shared)
-	newWidget(t, shared, namespace, "w")
+	newEngine(t, shared, namespace, "w")
 	c := console.Open(t.Context(), t, adminConfig(t, shared), namespace, "w")
 	c.Echo(t, "tick")
 	c.Say(t, "exit")
@@ -174,8 +173,8 @@ func TestS52Python(t *testing.T) {
 		t.Skipf("without Python's websocket-client (Debian's package python3-websocket): %v", err)
 	}
 	namespace := newNamespace(t, shared)
-	newWidget(t, shared, namespace, "w")
-	target := "ws://" + startKubectlProxy(t) + widgetsOf(namespace) + "/w/console"
+	newEngine(t, shared, namespace, "w")
+	target := "ws://" + startKubectlProxy(t) + enginesOf(namespace) + "/w/console"
 	for settings, want := range map[string]string{
 		`{}`:                        "refused: 403\n",
 		`{"suppress_origin": true}`: "b'\\x01tick\\n' Success\n",
@@ -201,10 +200,10 @@ func TestS52RejectPaths(t *testing.T) {
 		t.Fatal("docs/add-a-resource.md has no command kubectl proxy --reject-paths")
 	}
 	namespace := newNamespace(t, shared)
-	newWidget(t, shared, namespace, "w")
-	newWidget(t, shared, namespace, "console")
-	rejecting, plain := startKubectlProxy(t, "--reject-paths="+string(flag[1])), startKubectlProxy(t)
-	base := widgetsOf(namespace)
+	newEngine(t, shared, namespace, "w")
+	newEngine(t, shared, namespace, "console")
+	rejecting, plain := startKubectlProxy(t, "--reject-paths="+strings.Replace(string(flag[1]), "widgets", "engines", 1)), startKubectlProxy(t)
+	base := enginesOf(namespace)
 	// kubectl proxy cleans a path with a redirect, which a WebSocket does not follow.
 	for path, want := range map[string]int{
 		base + "/w/console":       403,
@@ -215,8 +214,8 @@ func TestS52RejectPaths(t *testing.T) {
 		base + "/console/console": 403,
 		base + "/x/../w/console":  307,
 		"/" + base + "/w/console": 307,
-		strings.Replace(base, "/v1/", "/v1beta1/", 1) + "/w/console": 403,
-		"/api/v1/namespaces/default/pods/p/exec":                     403,
+		strings.Replace(base, "/v1/", "/v1alpha1/", 1) + "/w/console": 403,
+		"/api/v1/namespaces/default/pods/p/exec":                      403,
 	} {
 		t.Run(path, func(t *testing.T) {
 			w := dialPlain(t, rejecting)

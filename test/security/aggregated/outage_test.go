@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestS21Outage: while kube-apiserver gives no answer, our server lets nobody in whom it has not asked about before; it says of itself
@@ -29,7 +29,7 @@ func TestS21Outage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := env.New(t, options)
+	e := envtest.New(t, options)
 	members := unique("members")
 	allow(t, e, ofGroup(members), "", everything, everywhere)
 	known := &user.DefaultInfo{Name: unique("known"), Groups: []string{members}}
@@ -39,7 +39,7 @@ func TestS21Outage(t *testing.T) {
 	stranger := func() *user.DefaultInfo {
 		return &user.DefaultInfo{Name: unique("stranger"), Groups: []string{members}}
 	}
-	const list = "/gadgets"
+	const list = "/items"
 	// The positive control: before the outage, both have the right.
 	for _, who := range []*user.DefaultInfo{known, stranger()} {
 		if got := get(who, "/metrics"); got.status != http.StatusOK {
@@ -74,11 +74,11 @@ func TestS21Outage(t *testing.T) {
 }
 
 // refuseAll sends many requests at once, with different users and verbs, and counts those that were let in.
-func refuseAll(t *testing.T, e *env.Environment, stranger func() *user.DefaultInfo) {
+func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	requests := []struct{ method, path string }{
-		{"GET", current + "/gadgets"}, {"GET", current + "/gadgets?watch=1&timeoutSeconds=1"}, {"GET", current + "/widgets"}, {"POST", current + reviews},
-		{"DELETE", current + "/gadgets"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
+		{"GET", current + "/items"}, {"GET", current + "/items?watch=1&timeoutSeconds=1"}, {"GET", current + "/engines"}, {"POST", current + reviews},
+		{"DELETE", current + "/items"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
 	}
 	const times = 5
 	results := make([]answer, times*len(requests))
@@ -104,10 +104,10 @@ func refuseAll(t *testing.T, e *env.Environment, stranger func() *user.DefaultIn
 }
 
 // recovered waits until users are let in whom the server has not seen, and it is ready.
-func recovered(t *testing.T, e *env.Environment, stranger func() *user.DefaultInfo) {
+func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	e.Eventually(t, "requests to be authorized again", patience, func(context.Context) error {
-		for _, path := range []string{current + "/gadgets", "/readyz"} {
+		for _, path := range []string{current + "/items", "/readyz"} {
 			if got := direct(t, e, stranger()).do(t, http.MethodGet, path, nil, nil); got.status != http.StatusOK {
 				return fmt.Errorf("GET %s: %s", path, got)
 			}
@@ -115,7 +115,7 @@ func recovered(t *testing.T, e *env.Environment, stranger func() *user.DefaultIn
 		return nil
 	})
 	e.Eventually(t, "requests through kube-apiserver", patience, func(context.Context) error {
-		if got := through(t, e, stranger()).do(t, http.MethodGet, current+"/gadgets", nil, nil); got.status != http.StatusOK {
+		if got := through(t, e, stranger()).do(t, http.MethodGet, current+"/items", nil, nil); got.status != http.StatusOK {
 			return fmt.Errorf("list: %s", got)
 		}
 		return nil
@@ -123,7 +123,7 @@ func recovered(t *testing.T, e *env.Environment, stranger func() *user.DefaultIn
 }
 
 // pause stops kube-apiserver as it is (SIGSTOP), and returns when none of its threads runs; or lets it go on (SIGCONT).
-func pause(t *testing.T, e *env.Environment, signal syscall.Signal) {
+func pause(t *testing.T, e *envtest.Environment, signal syscall.Signal) {
 	t.Helper()
 	pid := kubeAPIServer(t, e)
 	if err := syscall.Kill(pid, signal); err != nil {
@@ -151,7 +151,7 @@ func pause(t *testing.T, e *env.Environment, signal syscall.Signal) {
 }
 
 // kubeAPIServer is the process: a child of this one that has the directory of the environment in its arguments.
-func kubeAPIServer(t *testing.T, e *env.Environment) int {
+func kubeAPIServer(t *testing.T, e *envtest.Environment) int {
 	t.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestS49Audit: each request is in the logs of both servers under one ID, and both say who it was: our server the user that acts,
@@ -43,11 +43,11 @@ func TestS49Audit(t *testing.T) {
 	}{
 		"client certificate":   {certificate, ""},
 		"ServiceAccount token": {account, ""},
-		"impersonation":        {impersonated, env.Admin},
+		"impersonation":        {impersonated, envtest.Admin},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := newNamespace(t, shared)
-			newWidget(t, shared, namespace, "w")
+			newEngine(t, shared, namespace, "w")
 			server := newEndpoint(t, tc.config)
 			self := server.must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
 			for _, r := range recorded(namespace) {
@@ -76,27 +76,27 @@ type record struct {
 }
 
 func recorded(namespace string) []record {
-	base := widgetsOf(namespace)
+	base := enginesOf(namespace)
 	item := base + "/w"
 	ref := func(resource, subresource, name string) auditv1.ObjectReference {
 		r := auditv1.ObjectReference{APIGroup: group, APIVersion: strings.TrimPrefix(current, "/apis/"+group+"/"), Resource: resource, Subresource: subresource, Name: name}
-		if resource == "widgets" {
+		if resource == "engines" {
 			r.Namespace = namespace
 		}
 		return r
 	}
 	return []record{
-		{"create", "POST", base, widgetJSON(namespace, "v"), 201, ref("widgets", "", "v")},
-		{"get", "GET", item, nil, 200, ref("widgets", "", "w")},
-		{"list", "GET", base, nil, 200, ref("widgets", "", "")},
-		{"watch", "GET", base + "?watch=1&timeoutSeconds=1", nil, 200, ref("widgets", "", "")},
-		{"update", "PUT", item, widgetJSON(namespace, "w"), 200, ref("widgets", "", "w")},
-		{"patch", "PATCH", item, []byte(`{"metadata":{"labels":{"x":"y"}}}`), 200, ref("widgets", "", "w")},
-		{"patch", "PATCH", item + "/status", []byte(`{"status":{"observedGeneration":1}}`), 200, ref("widgets", "status", "w")},
-		{"get", "GET", item + "/scale", nil, 200, ref("widgets", "scale", "w")},
-		{"delete", "DELETE", base + "/v", nil, 200, ref("widgets", "", "v")},
-		{"delete", "DELETE", base + "/nobody", nil, 404, ref("widgets", "", "nobody")},
-		{"deletecollection", "DELETE", base + "?labelSelector=none", nil, 200, ref("widgets", "", "")},
+		{"create", "POST", base, engineJSON(namespace, "v"), 201, ref("engines", "", "v")},
+		{"get", "GET", item, nil, 200, ref("engines", "", "w")},
+		{"list", "GET", base, nil, 200, ref("engines", "", "")},
+		{"watch", "GET", base + "?watch=1&timeoutSeconds=1", nil, 200, ref("engines", "", "")},
+		{"update", "PUT", item, engineJSON(namespace, "w"), 200, ref("engines", "", "w")},
+		{"patch", "PATCH", item, []byte(`{"metadata":{"labels":{"x":"y"}}}`), 200, ref("engines", "", "w")},
+		{"patch", "PATCH", item + "/status", []byte(`{"status":{"observedGeneration":1}}`), 200, ref("engines", "status", "w")},
+		{"get", "GET", item + "/scale", nil, 200, ref("engines", "scale", "w")},
+		{"delete", "DELETE", base + "/v", nil, 200, ref("engines", "", "v")},
+		{"delete", "DELETE", base + "/nobody", nil, 404, ref("engines", "", "nobody")},
+		{"deletecollection", "DELETE", base + "?labelSelector=none", nil, 200, ref("engines", "", "")},
 		{"create", "POST", current + reviews, reviewJSON, 201, ref("identityreviews", "", "")},
 	}
 }

@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
 // TestS42NoRedirect crawls all that our server serves, and what is near it: a redirect would send clients, with their
 // credentials, or kube-apiserver itself, where an answer says (CVE-2022-3172).
 func TestS42NoRedirect(t *testing.T) {
 	namespace := newNamespace(t, shared)
-	newWidget(t, shared, namespace, "w")
-	newGadget(t, shared, namespace)
+	newEngine(t, shared, namespace, "w")
+	newItem(t, shared, namespace)
 	master := &user.DefaultInfo{Name: "crawler", Groups: []string{user.SystemPrivilegedGroup}}
 	server, front := direct(t, shared, master), admin(t, shared)
 	paths := crawl(t, server, namespace)
-	if want := current + "/namespaces/" + namespace + "/widgets/w/status"; !slices.Contains(paths, want) {
+	if want := current + "/namespaces/" + namespace + "/engines/w/status"; !slices.Contains(paths, want) {
 		t.Fatalf("the crawl did not find %s among its %d paths", want, len(paths))
 	}
 	served := 0
@@ -80,7 +80,7 @@ func crawl(t *testing.T, server endpoint, namespace string) []string {
 	}
 	found := sets.New(index.Paths...).Insert("/", "/version", "/nowhere", "/debug/pprof", "/openapi", "/logs")
 	documents := []string{"/openapi/v2"}
-	for _, gv := range install.GroupVersions() {
+	for _, gv := range install.GroupVersions {
 		documents = append(documents, "/openapi/v3/apis/"+gv.String())
 	}
 	for _, document := range documents {
@@ -91,7 +91,7 @@ func crawl(t *testing.T, server endpoint, namespace string) []string {
 		found.Insert(document)
 		for path := range doc.Paths {
 			name := "w"
-			if strings.Contains(path, "gadgets") {
+			if strings.Contains(path, "items") {
 				name = namespace
 			}
 			path = strings.NewReplacer("{namespace}", namespace, "{name}", name).Replace(path)

@@ -205,7 +205,7 @@ func TestS20Constrained(t *testing.T) {
 	if got := server.must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t, got.body).UserInfo.Username != bob {
 		t.Errorf("create of a review, to which the right is: %s, want it as %s", got, bob)
 	}
-	if got := server.do(t, http.MethodGet, current+"/gadgets", nil, nil); got.status != http.StatusForbidden {
+	if got := server.do(t, http.MethodGet, current+"/items", nil, nil); got.status != http.StatusForbidden {
 		t.Errorf("list, to which the right is not: %s, want 403", got)
 	}
 	if got := specs(logs.checks(t, shared)[bob]); len(got) != 1 {

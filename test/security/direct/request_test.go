@@ -24,7 +24,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // answer is what came back; the status 0 means that nothing did, for the reason in body.
@@ -96,7 +96,7 @@ func (a answer) want(t *testing.T, what string, status int) {
 	}
 }
 
-const reviewBody = `{"apiVersion":"workshop.example.com/v1","kind":"IdentityReview"}`
+const reviewBody = `{"apiVersion":"fixture.example.com/v1","kind":"IdentityReview"}`
 
 // review creates an IdentityReview and returns whom our server takes the caller for; nil if it refuses.
 func (s *server) review(t *testing.T, cert *tls.Certificate, header http.Header) (*identity.IdentityReviewStatus, answer) {
@@ -149,7 +149,7 @@ func clientTLS(cert *tls.Certificate) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{RootCAs: bundle.Pool(), ServerName: env.ServerName, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: bundle.Pool(), ServerName: envtest.ServerName, MinVersion: tls.VersionTLS12}
 	if cert != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}

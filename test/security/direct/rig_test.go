@@ -25,24 +25,24 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"example.com/extension-apiserver/internal/certs"
-	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
 // shared is the control plane. Its own server stands by unused: each test starts one behind a relay of its own.
-var shared *env.Environment
+var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, env.Options{Unregistered: true, ExternalEtcd: true}, &shared))
+	os.Exit(envtest.Main(m, envtest.Options{Unregistered: true, ExternalEtcd: true}, &shared))
 }
 
 const (
 	// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
 	patience = time.Minute
 	// protected is a path that nobody but the user "boss" and the group "bosses" may read.
-	protected = "/apis/workshop.example.com/v1/gadgets"
+	protected = "/apis/fixture.example.com/v1/items"
 	// whoami is where every authenticated user may create an IdentityReview.
-	whoami = "/apis/workshop.example.com/v1/identityreviews"
+	whoami = "/apis/fixture.example.com/v1/identityreviews"
 )
 
 // server is our server behind a relay.
@@ -101,7 +101,7 @@ func startAs(t *testing.T, account string, r *relay, args ...string) *server {
 	}
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
 	s := &server{relay: r, address: free.Addr().String(), dataDir: dir, done: make(chan struct{})}
-	s.cmd = exec.Command(filepath.Join("..", "..", "..", "bin", "extension-apiserver"), append([]string{
+	s.cmd = exec.Command(shared.ServerBinary(), append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port),
 		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, account, r, dir),
 		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
@@ -176,17 +176,17 @@ var accountKubeconfigs sync.Map
 
 func accountKubeconfig(account string) (string, error) {
 	once, _ := accountKubeconfigs.LoadOrStore(account, sync.OnceValues(func() (string, error) {
-		return shared.AccountKubeconfig(context.Background(), env.Namespace, account)
+		return shared.AccountKubeconfig(context.Background(), envtest.Namespace, account)
 	}))
 	return once.(func() (string, error))()
 }
 
 // grantOnce gives the users of the tests their rights, and waits until kube-apiserver knows of them.
 var grantOnce = sync.OnceValue(func() error {
-	gadgets := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"gadgets"}, Verbs: []string{"get", "list", "create"}}
+	items := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"items"}, Verbs: []string{"get", "list", "create"}}
 	reviews := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}}
 	return errors.Join(
-		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"}, {Kind: rbacv1.GroupKind, Name: "bosses"}}, gadgets),
+		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"}, {Kind: rbacv1.GroupKind, Name: "bosses"}}, items),
 		grant("direct-reviews", []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:authenticated"}}, reviews),
 	)
 })

@@ -22,13 +22,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
 // account is the ServiceAccount of our server in the manifests, which is one like any other here.
-const account = "system:serviceaccount:" + env.Namespace + ":extension-apiserver"
+const account = "system:serviceaccount:" + envtest.Namespace + ":extension-apiserver"
 
 // accountToken asks kube-apiserver for a token of the account; no audience means its own.
 func accountToken(t *testing.T, audiences ...string) string {
@@ -37,7 +37,7 @@ func accountToken(t *testing.T, audiences ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := client.CoreV1().ServiceAccounts(env.Namespace).CreateToken(t.Context(), "extension-apiserver",
+	request, err := client.CoreV1().ServiceAccounts(envtest.Namespace).CreateToken(t.Context(), "extension-apiserver",
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
 	token := part([]byte(`{"alg":"`+algorithm+`"}`)) + "." + part(fmt.Appendf(nil,
 		`{"iss":"https://kubernetes.default.svc","aud":["https://kubernetes.default.svc"],"exp":%d,"iat":%d,"nbf":%[2]d,"sub":%q,`+
 			`"kubernetes.io":{"namespace":%q,"serviceaccount":{"name":"extension-apiserver","uid":"1"}}}`,
-		expires.Unix(), expires.Add(-time.Hour).Unix(), account, env.Namespace))
+		expires.Unix(), expires.Add(-time.Hour).Unix(), account, envtest.Namespace))
 	if key == nil {
 		return token + "."
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestS13TrustUnreadableAtStart: a server that cannot learn whom to trust ends, or stays unready; it never serves. One that went
@@ -135,12 +135,12 @@ func (s *server) neverServes(t *testing.T) {
 // go on with what it read last for days. Within a minute the server is not ready, refuses writes, and names the right.
 func TestS13TrustForbidden(t *testing.T) {
 	const name = "trust-forbidden"
-	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: env.Namespace, Name: name}}
+	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: envtest.Namespace, Name: name}}
 	client, err := shared.AdminClient()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ServiceAccounts(env.Namespace).Create(t.Context(),
+	if _, err := client.CoreV1().ServiceAccounts(envtest.Namespace).Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	s.waitReady(t)
 	proxy := frontProxy(t)
 	create := func() answer {
-		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}}, gadget("new"))
+		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}}, item("new"))
 	}
 	create().want(t, "a write while the trust is readable", http.StatusCreated)
 

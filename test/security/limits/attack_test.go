@@ -32,7 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 const (
@@ -74,7 +74,7 @@ func attackSample(t *testing.T, name string) effect {
 		t.Fatal(err)
 	}
 	defer shared.KillServer(server) // it may be too busy to end
-	return underAttack(t, name, target{server, env.SampleGroupVersion, "flunders"})
+	return underAttack(t, name, target{server, envtest.SampleGroupVersion, "flunders"})
 }
 
 // attackFor is how long each attack lasts: ATTACK_FOR=60s makes the long run.
@@ -89,9 +89,9 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	allow(t, kubernetes.NewForConfigOrDie(admin), "quiet", rbacv1.PolicyRule{
-		APIGroups: []string{gadgets.Group, env.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}})
+		APIGroups: []string{items.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"engines", "flunders"}, Verbs: []string{"list"}})
 	allow(t, kubernetes.NewForConfigOrDie(admin), reader, rbacv1.PolicyRule{
-		APIGroups: []string{gadgets.Group, env.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"get", "list", "watch"}})
+		APIGroups: []string{items.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"engines", "flunders"}, Verbs: []string{"get", "list", "watch"}})
 	for _, name := range chosenAttacks(t) {
 		t.Run(name, func(t *testing.T) {
 			server := shared.Servers[0]
@@ -103,7 +103,7 @@ func TestAttacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := underAttack(t, name, target{server, gadgets.GroupVersion(), "widgets"})
+			got := underAttack(t, name, target{server, items.GroupVersion(), "engines"})
 			if got.peak > memoryLimit {
 				t.Errorf("VmHWM is %d MiB, want at most %d", got.peak>>10, memoryLimit>>10)
 			}
@@ -134,7 +134,7 @@ func fill(t *testing.T, admin *rest.Config) {
 	for i := range 500 {
 		annotations[fmt.Sprintf("a%d", i)] = ""
 	}
-	client := dynamic.NewForConfigOrDie(admin).Resource(gadgets.GroupVersion().WithResource("widgets")).Namespace("ns-0")
+	client := dynamic.NewForConfigOrDie(admin).Resource(items.GroupVersion().WithResource("engines")).Namespace("ns-0")
 	if _, err := kubernetes.NewForConfigOrDie(admin).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "ns-0"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func fill(t *testing.T, admin *rest.Config) {
 	for i := range 200 {
 		shared.Eventually(t, "an object to be created", patience, func(ctx context.Context) error {
 			_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": gadgets.GroupVersion().String(), "kind": "Widget", "spec": map[string]any{"model": "pendulum"},
+				"apiVersion": items.GroupVersion().String(), "kind": "Engine", "spec": map[string]any{"model": "pendulum"},
 				"metadata": map[string]any{"name": fmt.Sprintf("w%d", i), "annotations": annotations},
 			}}, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
@@ -179,7 +179,7 @@ func chosenAttacks(t *testing.T) []string {
 
 // target is a server, and the resource that another user lists meanwhile.
 type target struct {
-	server   *env.Server
+	server   *envtest.Server
 	version  schema.GroupVersion
 	resource string
 }
@@ -223,7 +223,7 @@ func startAttack(t *testing.T, name string, target target, done chan<- string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, ca, serverName := target.server.Address(), filepath.Join(shared.PKI(), certs.ServingCADir, certs.CertFile), env.ServerName
+	address, ca, serverName := target.server.Address(), filepath.Join(shared.PKI(), certs.ServingCADir, certs.CertFile), envtest.ServerName
 	if attacks[name].proxied {
 		kubeAPIServer, err := url.Parse(attacker.Host)
 		if err != nil {
@@ -329,7 +329,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 }
 
 // probe asks for a path each second, as kubelet does, and returns how often that failed twice in a row.
-func probe(t *testing.T, server *env.Server, path string, timeout time.Duration, stop <-chan struct{}) (failed int) {
+func probe(t *testing.T, server *envtest.Server, path string, timeout time.Duration, stop <-chan struct{}) (failed int) {
 	client, err := server.Client(shared)
 	if err != nil {
 		t.Error(err)

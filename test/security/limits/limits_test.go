@@ -20,7 +20,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestS35TLS: what can be read or changed on the way is not spoken.
@@ -81,7 +81,7 @@ func TestS36HeaderFlood(t *testing.T) {
 			}
 			go func() {
 				w := bufio.NewWriter(conn)
-				_, _ = fmt.Fprintf(w, "GET /healthz HTTP/1.1\r\nHost: %s\r\n", env.ServerName)
+				_, _ = fmt.Fprintf(w, "GET /healthz HTTP/1.1\r\nHost: %s\r\n", envtest.ServerName)
 				for i := range tc.count {
 					_, _ = fmt.Fprintf(w, "X-Remote-Extra-%d: %s\r\n", i, tc.value)
 				}

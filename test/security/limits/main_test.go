@@ -14,10 +14,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/env"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
-var shared *env.Environment
+var shared *envtest.Environment
 
 // TestMain gives the server the memory of the manifests. With ATTACK set this process is an attacker.
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(env.Main(m, env.Options{ServerEnv: []string{memorySetting}}, &shared))
+	os.Exit(envtest.Main(m, envtest.Options{ServerEnv: []string{memorySetting}}, &shared))
 }
 
 const patience = time.Minute

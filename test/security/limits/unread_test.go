@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/test/fixture/install"
 )
 
-var gadgets = install.StorageVersion().WithResource("gadgets")
+var items = install.GroupVersions[0].WithResource("items")
 
 // TestS37Unread: lists and watches that a client asks for and does not read give their seats back, which others need.
 func TestS37Unread(t *testing.T) {
@@ -38,10 +38,10 @@ func TestS37Unread(t *testing.T) {
 	}
 	allowReads(t, kubernetes.NewForConfigOrDie(admin), "idler")
 	// 20 MiB: more than the buffers of two sockets hold.
-	client := dynamic.NewForConfigOrDie(admin).Resource(gadgets)
+	client := dynamic.NewForConfigOrDie(admin).Resource(items)
 	for i := range 100 {
 		if _, err := client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "unread"},
+			"apiVersion": items.GroupVersion().String(), "kind": "Item", "spec": map[string]any{"purpose": "unread"},
 			"metadata": map[string]any{"name": fmt.Sprintf("unread-%d", i), "annotations": map[string]any{"a": strings.Repeat("x", 200<<10)}},
 		}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestS37Unread(t *testing.T) {
 	queries := []string{"", "?watch=1", "?limit=90"}
 	for _, query := range queries {
 		conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
-		if _, err := fmt.Fprintf(conn, "GET /apis/%s/gadgets%s HTTP/1.1\r\nHost: x\r\n\r\n", gadgets.GroupVersion(), query); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET /apis/%s/items%s HTTP/1.1\r\nHost: x\r\n\r\n", items.GroupVersion(), query); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,15 +83,15 @@ func TestS37SlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allow(t, kubernetes.NewForConfigOrDie(admin), "slow", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"create"}})
+	allow(t, kubernetes.NewForConfigOrDie(admin), "slow", rbacv1.PolicyRule{APIGroups: []string{items.Group}, Resources: []string{items.Resource}, Verbs: []string{"create"}})
 	slow, err := shared.Config("slow")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := dynamic.NewForConfigOrDie(slow).Resource(gadgets)
+	client := dynamic.NewForConfigOrDie(slow).Resource(items)
 	shared.Eventually(t, "the user to be allowed", patience, func(ctx context.Context) error {
 		_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
+			"apiVersion": items.GroupVersion().String(), "kind": "Item", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
@@ -173,7 +173,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 		authorization = "Authorization: Bearer " + token + "\r\n"
 	}
 	began := time.Now()
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", gadgetsPath, slowBody, authorization); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", itemsPath, slowBody, authorization); err != nil {
 		t.Fatal(err)
 	}
 	eachSecond(t, func() error { _, err := io.WriteString(conn, " "); return err })
@@ -208,7 +208,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	body, in := io.Pipe()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+gadgetsPath, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+itemsPath, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +266,8 @@ func seatsOf(ctx context.Context, t *testing.T) float64 {
 	return sum
 }
 
-// allowReads lets the user read gadgets.
+// allowReads lets the user read items.
 func allowReads(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
-	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"get", "list", "watch"}})
+	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{items.Group}, Resources: []string{items.Resource}, Verbs: []string{"get", "list", "watch"}})
 }

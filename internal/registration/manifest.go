@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+const manifestHeader = `# Generated from the API: its versions as APIServices, without a caBundle, which a component for certificates fills in. The
+# first object is not applied: components write from it what belongs to an API.
+`
+
+// The names in manifests/base, to which a project's prefix and namespace are given.
+const baseService, baseNamespace = "apiserver", "system"
+
+// Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one first,
+// for the Service in manifests/base, and what components of manifests/ need to know of it.
+func Manifest(versions []schema.GroupVersion) ([]byte, error) {
+	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
+	var names []string
+	for _, service := range services {
+		names = append(names, service.Name)
+	}
+	objects := []any{map[string]any{
+		"apiVersion": "manifests.extension-apiserver/v1",
+		"kind":       "API",
+		"metadata": map[string]any{
+			"name": "api",
+			// kustomize uses such objects and does not render them.
+			"annotations": map[string]any{"config.kubernetes.io/local-config": "true"},
+		},
+		"group":       versions[0].Group,
+		"apiServices": names,                    // for a list
+		"names":       strings.Join(names, ","), // for an argument
+	}}
+	for _, service := range services {
+		objects = append(objects, service)
+	}
+	out := bytes.NewBufferString(manifestHeader)
+	for _, object := range objects {
+		data, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encode manifest: %w", err)
+		}
+		fmt.Fprintf(out, "---\n%s", data)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/internal/scripttest"
+)
+
+// TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an object, restores.
+func TestBackupDoc(t *testing.T) {
+	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
+	page, err := os.ReadFile(filepath.Join(dir, "docs", "production.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Backup and restore\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := scripttest.Blocks(section)
+	if len(blocks) != 3 {
+		t.Fatalf("blocks of the section: got %q, want save, restore, defragment", blocks)
+	}
+	t.Setenv("DATA_DIR", filepath.Join(dir, ".run", "data-1"))
+	t.Setenv("KUBECONFIG", filepath.Join(dir, ".run", "kubeconfig"))
+	bins, err := filepath.Glob(filepath.Join(dir, "bin", "[0-9]*"))
+	if err != nil || len(bins) != 1 {
+		t.Fatalf("built control planes: got %v (%v), want one", bins, err)
+	}
+	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), bins[0], os.Getenv("PATH")}, ":"))
+
+	server := makeRun(t, dir, "make run")
+	const gadgets = "sample/objects/gadget.yaml"
+	scripttest.Shell(t, dir, "kubectl apply -f "+gadgets)
+	saved := scripttest.Shell(t, dir, "kubectl get -o yaml -f "+gadgets)
+	if out := scripttest.Shell(t, dir, blocks[0]); !regexp.MustCompile(`(?s)^Saved backup\.db\n.* 1 keys with the prefix .* leader .* healthy `).MatchString(out) {
+		t.Errorf("save: got\n%swant one object saved, and a healthy leader", out)
+	}
+	scripttest.Shell(t, dir, "kubectl delete -f "+gadgets)
+	server.interrupt(t)
+	if out := scripttest.Shell(t, dir, blocks[1]); !strings.Contains(out, "Restored backup.db\n") {
+		t.Errorf("restore: got\n%s", out)
+	}
+
+	server = makeRun(t, dir, "make run")
+	if got := scripttest.Shell(t, dir, "kubectl get -o yaml -f "+gadgets); got != saved {
+		t.Errorf("object after the restore: got\n%swant\n%s", got, saved)
+	}
+	if out := scripttest.Shell(t, dir, blocks[2]); strings.Count(out, "\n") != 2 {
+		t.Errorf("defragment: got\n%swant one member", out)
+	}
+	server.interrupt(t)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/test/console"
+)
+
+func newEngine(t *testing.T, namespace, name string) {
+	t.Helper()
+	client := engineCase.client(t, adminConfig(t, shared), namespace)
+	if _, err := client.Create(t.Context(), engineCase.object(t, name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEngineConsole: lines go both ways through the aggregator, and either side can end the conversation.
+func TestEngineConsole(t *testing.T) {
+	namespace := newNamespace(t, shared)
+	newEngine(t, namespace, "w")
+	config := adminConfig(t, shared)
+
+	t.Run("server ends", func(t *testing.T) {
+		c := console.Open(t.Context(), t, config, namespace, "w")
+		c.Say(t, "echo tick")
+		c.Answer(t, c.Out, "tick")
+		c.Say(t, "nonsense")
+		c.Answer(t, c.ErrOut, `unknown command "nonsense"`)
+		c.Say(t, "show")
+		c.Answer(t, c.Out, namespace+"/w: model ")
+		c.Say(t, "exit")
+		go drain(c.ErrOut)
+		if err := c.End(t); err != nil {
+			t.Errorf("after exit: %v, want success", err)
+		}
+	})
+	t.Run("client ends its input", func(t *testing.T) {
+		c := console.Open(t.Context(), t, config, namespace, "w")
+		c.Say(t, "echo last")
+		c.Answer(t, c.Out, "last")
+		if err := c.In.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.End(t); err != nil {
+			t.Errorf("after the end of the input: %v, want success", err)
+		}
+	})
+	t.Run("client leaves", func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		c := console.Open(ctx, t, config, namespace, "w")
+		c.Say(t, "echo x")
+		c.Answer(t, c.Out, "x")
+		leave()
+		if err := c.End(t); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the client left", err)
+		}
+	})
+	t.Run("the engine goes", func(t *testing.T) {
+		newEngine(t, namespace, "short-lived")
+		c := console.Open(t.Context(), t, config, namespace, "short-lived")
+		c.Say(t, "echo x")
+		c.Answer(t, c.Out, "x")
+		if err := engineCase.client(t, config, namespace).Delete(t.Context(), "short-lived", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.Say(t, "show")
+		if err := c.End(t); err == nil || !strings.Contains(err.Error(), `"short-lived" not found`) {
+			t.Errorf("got %v, want that the engine is not found", err)
+		}
+	})
+}
+
+func drain(s *bufio.Scanner) {
+	for s.Scan() {
+	}
+}
+
+// TestEngineConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
+func TestEngineConsoleStaysOpen(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t, shared)
+	newEngine(t, namespace, "w")
+	c := console.Open(t.Context(), t, adminConfig(t, shared), namespace, "w")
+	c.Say(t, "echo begin")
+	c.Answer(t, c.Out, "begin")
+	select {
+	case err := <-c.Ended:
+		t.Fatalf("the console ended: %v, want it open for more than 70 s", err)
+	case <-time.After(72 * time.Second):
+	}
+	c.Say(t, "echo still here")
+	c.Answer(t, c.Out, "still here")
+	c.Say(t, "exit")
+	if err := c.End(t); err != nil {
+		t.Errorf("after exit: %v, want success", err)
+	}
+}
+
+// TestEngineConsoleRights: a WebSocket begins with a GET, but the right to read opens no console.
+func TestEngineConsoleRights(t *testing.T) {
+	admin := adminClient(t, shared)
+	namespace := newNamespace(t, shared)
+	newEngine(t, namespace, "w")
+	for _, tc := range []struct {
+		name  string
+		verbs []string
+		check func(error) bool
+		want  string
+	}{
+		{"read", []string{"get", "list", "watch"}, apierrors.IsForbidden, "Forbidden"},
+		{"connect", []string{"get", "create"}, apierrors.IsBadRequest, "BadRequest, for it asked without an upgrade"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			user := tc.name + "-of-" + namespace
+			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: tc.name}, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{engineCase.resource.Group}, Resources: []string{"engines", "engines/console"}, Verbs: tc.verbs},
+			}}
+			if _, err := admin.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: tc.name},
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: tc.name},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}
+			if _, err := admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			config, err := shared.Config(user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := engineCase.client(t, config, namespace)
+			shared.Eventually(t, "the RoleBinding to take effect", patience, func(ctx context.Context) error {
+				_, err := client.Get(ctx, "w", metav1.GetOptions{})
+				return err
+			})
+			if _, err := client.Get(t.Context(), "w", metav1.GetOptions{}, "console"); !tc.check(err) {
+				t.Errorf("GET of the console with the verbs %v: %v, want %s", tc.verbs, err, tc.want)
+			}
+			c := console.Open(t.Context(), t, config, namespace, "w")
+			if tc.name == "connect" {
+				c.Say(t, "exit")
+			}
+			err = c.End(t)
+			if tc.name == "connect" && err != nil {
+				t.Errorf("console with the verbs %v: %v, want success", tc.verbs, err)
+			}
+			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(), `cannot create resource "engines/console"`)) {
+				t.Errorf("console with the verbs %v: %v, want it forbidden for the verb create", tc.verbs, err)
+			}
+		})
+	}
+}
+
+// TestEngineConsoleMissing: what cannot be connected is an answer like any other.
+func TestEngineConsoleMissing(t *testing.T) {
+	client := engineCase.client(t, adminConfig(t, shared), newNamespace(t, shared))
+	if _, err := client.Get(t.Context(), "nobody", metav1.GetOptions{}, "console"); !apierrors.IsNotFound(err) {
+		t.Errorf("console of an engine that is not there: %v, want NotFound", err)
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+const deprecation = "fixture.example.com/v1alpha1 Engine is deprecated in v1.36+, unavailable in v1.40+; use fixture.example.com/v1 Engine"
+
+// TestEngineDeprecated: every request of the deprecated version warns, and is counted so that operators know who still uses it;
+// the others are left in peace.
+func TestEngineDeprecated(t *testing.T) {
+	namespace := newNamespace(t, shared)
+	eachEngineVersion(t, func(t *testing.T, k kindCase) {
+		want := 0
+		if k.resource.Version == "v1alpha1" {
+			want = 1
+		}
+		config, warnings := warned(adminConfig(t, shared))
+		client, name := k.client(t, config, namespace), "w-"+k.resource.Version
+		for _, request := range []struct {
+			verb string
+			do   func() error
+		}{
+			{"create", func() error {
+				_, err := client.Create(t.Context(), k.object(t, name), metav1.CreateOptions{})
+				return err
+			}},
+			{"get", func() error {
+				_, err := client.Get(t.Context(), name, metav1.GetOptions{})
+				return err
+			}},
+			{"list", func() error {
+				_, err := client.List(t.Context(), metav1.ListOptions{})
+				return err
+			}},
+			{"watch", func() error {
+				w, err := client.Watch(t.Context(), metav1.ListOptions{})
+				if err == nil {
+					w.Stop()
+				}
+				return err
+			}},
+			{"patch of the status", func() error {
+				_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
+				return err
+			}},
+			{"delete", func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
+		} {
+			warnings.got = nil
+			if err := request.do(); err != nil {
+				t.Fatalf("%s: %v", request.verb, err)
+			}
+			if got := warnings.got; len(got) != want || (want == 1 && got[0] != deprecation) {
+				t.Errorf("%s: warnings %q, want %d of %q", request.verb, got, want, deprecation)
+			}
+		}
+		labels := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": "engines"}
+		if count := metric(t, direct(t, shared), "apiserver_requested_deprecated_apis", labels); count != float64(2*want) {
+			t.Errorf("apiserver_requested_deprecated_apis of %s: %v, want %d for the resource and its status", k.resource.Version, count, 2*want)
+		}
+	})
+}
+
+func init() {
+	auditTests["deprecated engines"] = func(t *testing.T, e *envtest.Environment, log string) {
+		config := adminConfig(t, e)
+		ids := auditIDs(config)
+		namespace := newNamespace(t, e)
+		for _, version := range []string{"v1alpha1", "v1"} {
+			k := inVersion(version)
+			if _, err := k.client(t, config, namespace).Create(t.Context(), k.object(t, "w-"+version), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		events := eventsOf(t, e, log, *ids)
+		const deprecated, removed = "k8s.io/deprecated", "k8s.io/removed-release"
+		if got := events[0].Annotations; got[deprecated] != "true" || got[removed] != "1.40" {
+			t.Errorf("annotations of a request in v1alpha1: %v, want %s and %s", got, deprecated, removed)
+		}
+		if got, ok := events[1].Annotations[deprecated]; ok {
+			t.Errorf("annotation %s of a request in v1: %s, want none", deprecated, got)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
+)
+
+// TestEngineEtcd: what the server answers from its watch cache is as good as what etcd would answer.
+func TestEngineEtcd(t *testing.T) {
+	t.Parallel()
+	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
+	t.Run("one watch", func(t *testing.T) { testOneWatch(t, e) })
+	t.Run("most recent", func(t *testing.T) { testMostRecent(t, e) })
+	t.Run("expired", func(t *testing.T) { testExpired(t, e) })
+}
+
+// testOneWatch: a resource is watched in etcd once, however many versions are served and clients watch.
+func testOneWatch(t *testing.T, e *envtest.Environment) {
+	for _, gv := range install.GroupVersions {
+		for range 3 {
+			w, err := inVersion(gv.Version).client(t, adminConfig(t, e), "").Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(w.Stop)
+		}
+	}
+	metrics, err := e.EtcdMetrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each kind that is stored is in kindCases; one watch more is for the revision of the last compaction.
+	if got := sumOf(t, metrics, "etcd_debugging_mvcc_watcher_total", nil); got != float64(len(kindCases)+1) {
+		t.Errorf("watches in etcd: %v, want %d, one for each resource and one for compactions", got, len(kindCases)+1)
+	}
+}
+
+// testMostRecent: reads that promise the most recent state know of the last revision of etcd, of which the cache, since
+// nothing in it has changed, is not told without asking.
+func testMostRecent(t *testing.T, e *envtest.Environment) {
+	namespace := newNamespace(t, e)
+	k, etcd := readKinds[0], etcdClient(t, e)
+	client := k.client(t, adminConfig(t, e), namespace)
+	k.create(t, client, "a", nil)
+	for name, read := range map[string]func() string{
+		"list":       func() string { return mustList(t, client, metav1.ListOptions{}).GetResourceVersion() },
+		"list page":  func() string { return mustList(t, client, metav1.ListOptions{Limit: 1}).GetResourceVersion() },
+		"list label": func() string { return mustList(t, client, metav1.ListOptions{LabelSelector: "a"}).GetResourceVersion() },
+		"watch-list": func() string {
+			_, resourceVersion := initialEvents(t, k, mustWatch(t, client, watchListOptions("")))
+			return resourceVersion
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written, err := etcd.Put(t.Context(), "test", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := read(), strconv.FormatInt(written.Header.Revision, 10); compareRV(t, got, want) < 0 {
+				t.Errorf("got resourceVersion %s, want at least etcd's revision before the read, %s", got, want)
+			}
+		})
+	}
+}
+
+// testExpired: what the store has forgotten is answered with 410 Expired, on which a client lists anew, and never with a
+// wrong list. A client in the middle of a list gets a token with which it can go on in the present.
+func testExpired(t *testing.T, e *envtest.Environment) {
+	namespace := newNamespace(t, e)
+	k, r := readKinds[0], newReader(t, e)
+	client := k.client(t, adminConfig(t, e), namespace)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		k.create(t, client, name, nil)
+	}
+	page := mustList(t, client, metav1.ListOptions{Limit: 2})
+	mustDelete(t, client, "c")
+	patchLabel(t, client, "d", "changed", "yes")
+	k.create(t, client, "e", nil)
+	now := mustList(t, client, metav1.ListOptions{}).GetResourceVersion()
+
+	atThePage := k.path(namespace) + "?resourceVersionMatch=Exact&resourceVersion=" + page.GetResourceVersion()
+	if got := r.get(t, atThePage).list(t); !cmp.Equal(objectNames(got.Items), []string{"a", "b", "c", "d"}) {
+		t.Fatalf("before the compaction: got %v at the page's resource version, want a to d", objectNames(got.Items))
+	}
+	compactEtcd(t, e, now)
+	// The server serves the past from its watch cache until it has seen that etcd forgot it, by what other servers that
+	// compact the same etcd write there. It looks every 15 s.
+	e.Eventually(t, "410 for the compacted resource version", patience, func(context.Context) error {
+		if a := r.get(t, atThePage); a.code != http.StatusGone {
+			return fmt.Errorf("got %d %s", a.code, a.body)
+		}
+		return nil
+	})
+	checkExpired(t, r, k.path(namespace), page)
+
+	// The cache of a server that has just started reaches back to its start.
+	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
+		t.Fatal(err)
+	}
+	e.Eventually(t, "the API after the restart", patience, func(ctx context.Context) error {
+		_, err := client.List(ctx, metav1.ListOptions{})
+		return err
+	})
+	checkExpired(t, r, k.path(namespace), page)
+	checkWatchExpired(t, r, k.path(namespace), page)
+	// What is not older than the past is the present.
+	got := r.get(t, k.path(namespace)+"?resourceVersion="+page.GetResourceVersion()).list(t)
+	if diff := cmp.Diff([]string{"a", "b", "d", "e"}, objectNames(got.Items)); diff != "" {
+		t.Errorf("list not older than the past (-want +got):\n%s", diff)
+	}
+}
+
+func etcdClient(t *testing.T, e *envtest.Environment) *clientv3.Client {
+	t.Helper()
+	client, err := e.EtcdClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// compactEtcd makes etcd forget all before a resource version, as an API server does every five minutes.
+func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
+	t.Helper()
+	client := etcdClient(t, e)
+	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first call only takes part in the turns that the servers take.
+	turn, _, _, err := etcd3.Compact(t.Context(), client, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, compacted, err := etcd3.Compact(t.Context(), client, turn, revision); err != nil || compacted != revision {
+		t.Fatalf("compact: got revision %d, want %d (%v)", compacted, revision, err)
+	}
+}
+
+// checkExpired checks that a list of the past is refused, and that the next page of a list of the past, of which a and b
+// were the first, can be had from the present.
+func checkExpired(t *testing.T, r rawReader, collection string, page *unstructured.UnstructuredList) {
+	t.Helper()
+	status := r.get(t, collection+"?resourceVersionMatch=Exact&resourceVersion="+page.GetResourceVersion()).status(t)
+	if status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired || status.Continue != "" {
+		t.Errorf("list of the past: got %d %s with continue %q, want 410 Expired without", status.Code, status.Reason, status.Continue)
+	}
+	status = r.get(t, collection+"?limit=1&continue="+page.GetContinue()).status(t)
+	if status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired || status.Continue == "" {
+		t.Fatalf("next page of the past: got %d %s with continue %q, want 410 Expired with a token", status.Code, status.Reason, status.Continue)
+	}
+	var got []string
+	for token := status.Continue; token != ""; {
+		page := r.get(t, collection+"?limit=1&continue="+token).list(t)
+		got = append(got, objectNames(page.Items)...)
+		token = page.GetContinue()
+	}
+	// c is gone, e is new, and no object comes twice.
+	if diff := cmp.Diff([]string{"d", "e"}, got); diff != "" {
+		t.Errorf("the rest of the list, of the present (-want +got):\n%s", diff)
+	}
+}
+
+// checkWatchExpired checks that a watch from the past is told so, by its only event.
+func checkWatchExpired(t *testing.T, r rawReader, collection string, page *unstructured.UnstructuredList) {
+	t.Helper()
+	for _, query := range []string{"", "&allowWatchBookmarks=true", "&labelSelector=a", "&fieldSelector=metadata.name%3Da"} {
+		events := r.get(t, collection+"?watch=1&timeoutSeconds=30&resourceVersion="+page.GetResourceVersion()+query).events(t)
+		if len(events) != 1 || events[0].Type != watch.Error {
+			t.Fatalf("watch from the past%s: got %s, want one event ERROR", query, events)
+		}
+		if status := (rawAnswer{http.StatusGone, nil, events[0].Object}).status(t); status.Reason != metav1.StatusReasonExpired {
+			t.Errorf("watch from the past%s: got reason %s, want Expired", query, status.Reason)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/test/fixture/api/v1alpha1"
+	"example.com/extension-apiserver/test/fixture/install"
+)
+
+// A spec with every field, as v1 has it, and as v1alpha1 has it, which is shaped unlike it.
+const (
+	engineV1       = `{"model":"pendulum","grade":"Standard","replicas":2,"maxReplicas":5,"parts":[{"name":"screw","quantity":12},{"name":"frame","quantity":1,"material":"oak"}]}`
+	engineV1alpha1 = `{"design":"pendulum","quality":"Standard","scale":{"desired":2,"limit":5},"parts":[{"name":"screw","count":12},{"name":"frame","count":1,"material":"oak"}]}`
+)
+
+// eachEngineVersion runs the test with the sample of each version.
+func eachEngineVersion(t *testing.T, test func(*testing.T, kindCase)) {
+	t.Helper()
+	for _, gv := range install.GroupVersions {
+		t.Run(gv.Version, func(t *testing.T) { test(t, inVersion(gv.Version)) })
+	}
+}
+
+// inVersion is engineCase in another version.
+func inVersion(version string) kindCase {
+	k := engineCase
+	k.resource.Version, k.spec = version, engineV1
+	if version == v1alpha1.SchemeGroupVersion.Version {
+		k.spec = engineV1alpha1
+	}
+	return k
+}
+
+// renamed translates a field of v1 to how the version calls it.
+func renamed(version, field string) string {
+	if version != v1alpha1.SchemeGroupVersion.Version {
+		return field
+	}
+	return strings.NewReplacer("spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired",
+		"spec.maxReplicas", "spec.scale.limit", "].quantity", "].count").Replace(field)
+}
+
+// TestEngineVersions: what is written in one version is read in every other, and nothing is lost on the way.
+func TestEngineVersions(t *testing.T) {
+	namespace, config := newNamespace(t, shared), adminConfig(t, shared)
+	eachEngineVersion(t, func(t *testing.T, writer kindCase) {
+		name := "by-" + writer.resource.Version
+		if _, err := writer.client(t, config, namespace).Create(t.Context(), writer.object(t, name), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, gv := range install.GroupVersions {
+			reader := inVersion(gv.Version)
+			got, err := reader.client(t, config, namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := reader.object(t, name)
+			if diff := cmp.Diff(want.Object["spec"], got.Object["spec"]); diff != "" || got.GetAPIVersion() != gv.String() {
+				t.Errorf("read as %s, want %s (-want +got):\n%s", got.GetAPIVersion(), gv, diff)
+			}
+		}
+	})
+}
