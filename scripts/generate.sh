@@ -23,7 +23,8 @@ fi
 # Deepcopy, defaults, conversions and validation: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
-roots=(pkg/apis sample/apis test/fixture/api)
+roots=(pkg/apis test/fixture/api)
+[ ! -d sample ] || roots+=(sample/apis)
 # Kinds of ours refer to them. They are read, and must not be written: they lie in the module cache, where root could.
 others=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
 KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}")
@@ -43,11 +44,11 @@ gen_openapi() { # DIRECTORY TYPES
     $(packages "$2") "${others[@]}" k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,version,api/resource}
 }
 gen_openapi pkg/apis/openapi pkg/apis
-gen_openapi sample/openapi sample/apis
+[ ! -d sample ] || gen_openapi sample/openapi sample/apis
 gen_openapi test/fixture/openapi test/fixture/api
 
 # The clients of the sample. What they and its types are made of can be a module of its own.
-kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig \
+[ ! -d sample ] || kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig \
   --output-dir sample/client --output-pkg "$module/sample/client" sample/apis
 
 # The methods by which the library knows that a version is deprecated: that script has no part for it.

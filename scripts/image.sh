@@ -34,7 +34,7 @@ for platform in "${platforms[@]}"; do
     exit 2
   fi
   mkdir -p "$work/$platform"
-  GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOOS=$os GOARCH=$arch OUT=$work/$platform scripts/build.sh
+  GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOOS=$os GOARCH=$arch OUT=$work/$platform scripts/build.sh ./cmd/...
 done
 
 for name in extension-apiserver certgen; do

@@ -9,7 +9,7 @@
 #   KIND_CLUSTER     name of the cluster (default: workshop)
 #   KIND_NODE_IMAGE  node image (default: the one that this version of kind names, which the container engine pulls)
 #   KIND_CONFIG      kind's configuration (default: test/e2e/kind/cluster.yaml)
-#   OVERLAY          what deploy installs (default: manifests/overlays/kind)
+#   OVERLAY          what deploy installs (default: sample/manifests/kind)
 #   SUITE            uninstall, default, components, production, with blanks between (default: default uninstall); konnectivity is that of
 #                    scripts/kind-konnectivity.sh
 #   KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it

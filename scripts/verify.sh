@@ -18,9 +18,17 @@ check() {
 
 clean() { [ -z "$(git status --porcelain)" ] || { git status --porcelain; git diff --stat; return 1; }; }
 generated() { scripts/generate.sh && clean; }
+pins_tidy() {
+  local dir status=0
+  dir=$(mktemp -d)
+  cp "$1.mod" "$dir/go.mod" && cp "$1.sum" "$dir/go.sum" && (cd "$dir" && go mod tidy -diff) || status=1
+  rm -r "$dir"
+  return $status
+}
 tidy() {
-  local dir
-  for dir in . scripts/tools scripts/image test/crds test/controlplane/*/; do (cd "$dir" && go mod tidy -diff) || return 1; done
+  local dir pins
+  for dir in . scripts/tools scripts/image test/crds; do (cd "$dir" && go mod tidy -diff) || return 1; done
+  for pins in pkg/envtest/pins/*.mod; do pins_tidy "${pins%.mod}" || return 1; done
   go mod verify
 }
 # Whatever is fetched must be the same tomorrow.
