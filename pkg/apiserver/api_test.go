@@ -114,7 +114,7 @@ func TestTwoServers(t *testing.T) {
 		}
 		gv := api.GroupVersions()[0]
 		paths[api.Name] = "/apis/" + gv.String() + "/items"
-		clients[api.Name] = startOffline(t, api, func(*Config) {}, map[string]http.HandlerFunc{
+		clients[api.Name] = startOffline(t, api, func(*serverConfig) {}, map[string]http.HandlerFunc{
 			"/panic": func(http.ResponseWriter, *http.Request) { panic("as told") },
 		}).client("HTTP/2.0")
 		defer clients[api.Name].CloseIdleConnections()

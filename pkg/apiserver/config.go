@@ -24,8 +24,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// Config is what a server is made of. Make it with Options.Config.
-type Config struct {
+// serverConfig is what a server is made of.
+type serverConfig struct {
 	options        *Options
 	generic        *genericapiserver.RecommendedConfig
 	panics         *metrics.Counter
@@ -49,9 +49,9 @@ func (e startedEtcd) close() {
 	}
 }
 
-// Config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
+// config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
 // into a configuration. On an error everything that was started is stopped again.
-func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
+func (o *Options) config(ctx context.Context) (_ *serverConfig, err error) {
 	if err := o.checkPort(ctx); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (o *Options) Config(ctx context.Context) (_ *Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{generic: genericapiserver.NewRecommendedConfig(o.codecs), options: o, panics: panicsOf(o.api.Name), permissions: newPermissions(core, off, reviews...)}
+	c := &serverConfig{generic: genericapiserver.NewRecommendedConfig(o.codecs), options: o, panics: panicsOf(o.api.Name), permissions: newPermissions(core, off, reviews...)}
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ type filter func(http.Handler) http.Handler
 
 // buildHandlerChain puts our filters around those of the library, which authenticate a request, audit it,
 // impersonate, queue it by priority and fairness, and authorize it.
-func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
+func (c *serverConfig) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = chain(handler, c.authorizedFilters(config))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	return chain(handler, c.unknownFilters(config))
@@ -120,7 +120,7 @@ func chain(handler http.Handler, filters []filter) http.Handler {
 }
 
 // unknownFilters see each request first, when nobody knows who sends it.
-func (c *Config) unknownFilters(config *genericapiserver.Config) []filter {
+func (c *serverConfig) unknownFilters(config *genericapiserver.Config) []filter {
 	return []filter{
 		// How the caller was authenticated, for IdentityReview.
 		authentication.WithEvidence,
@@ -142,7 +142,7 @@ func (c *Config) unknownFilters(config *genericapiserver.Config) []filter {
 }
 
 // authorizedFilters see a request that may do what it asks for.
-func (c *Config) authorizedFilters(config *genericapiserver.Config) []filter {
+func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
 	return []filter{
 		// A watch ends when its caller lost the right, and has a place.
 		func(h http.Handler) http.Handler { return c.lasting.endWatches(h, config.Serializer) },
@@ -214,7 +214,7 @@ func (o *Options) switchOff(parts sets.Set[string]) {
 }
 
 // applyTraces sets where spans go. The library does it after the storage, whose requests would then be in no trace.
-func (o *Options) applyTraces(c *Config) error {
+func (o *Options) applyTraces(c *serverConfig) error {
 	if err := o.Recommended.EgressSelector.ApplyTo(&c.generic.Config); err != nil {
 		return fmt.Errorf("apply egress selector: %w", err)
 	}
@@ -225,7 +225,7 @@ func (o *Options) applyTraces(c *Config) error {
 }
 
 // applyStorage starts the embedded etcd or checks that the external one answers, and sets how objects are stored.
-func (o *Options) applyStorage(ctx context.Context, c *Config) error {
+func (o *Options) applyStorage(ctx context.Context, c *serverConfig) error {
 	etcdOptions := *o.Etcd
 	if o.embedded() {
 		endpoint, failed, closeEtcd, err := o.api.EmbeddedEtcd.Start(ctx, o.DataDir)
@@ -252,7 +252,7 @@ func (o *Options) applyStorage(ctx context.Context, c *Config) error {
 }
 
 // applyRecommended applies the library's options and then puts our authenticator in the place of theirs.
-func (o *Options) applyRecommended(c *Config, client kubernetes.Interface) error {
+func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface) error {
 	// The client CA is read by a controller of ours, because the options keep theirs to themselves.
 	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, frontproxy.ConfigMapName, frontproxy.ClientCAKey, client)
 	if err != nil {

@@ -34,7 +34,7 @@ type offline struct {
 
 // startOffline starts the server that the options make for the API, with its real chain of handlers, storage and TLS. The test changes the
 // configuration, and adds handlers, in the ways that the library has for that. It returns when the server is ready.
-func startOffline(t *testing.T, api API, change func(*Config), handlers map[string]http.HandlerFunc) *offline {
+func startOffline(t *testing.T, api API, change func(*serverConfig), handlers map[string]http.HandlerFunc) *offline {
 	t.Helper()
 	dir := t.TempDir()
 	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: certs.Service{Name: "offline", Namespace: "default"}}); err != nil {
@@ -58,12 +58,12 @@ func startOffline(t *testing.T, api API, change func(*Config), handlers map[stri
 	if errs := o.Validate(); len(errs) != 0 {
 		t.Fatal(errors.Join(errs...))
 	}
-	config, err := o.Config(t.Context())
+	config, err := o.config(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	change(config)
-	server, err := config.New()
+	server, err := config.newServer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func startOffline(t *testing.T, api API, change func(*Config), handlers map[stri
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
+	go func() { ended <- server.run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

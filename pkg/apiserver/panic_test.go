@@ -99,7 +99,7 @@ func captureLog(t *testing.T) *logBuffer {
 func TestS34Panic(t *testing.T) {
 	log := captureLog(t)
 	release := make(chan struct{})
-	s := startOffline(t, testAPI, func(c *Config) {
+	s := startOffline(t, testAPI, func(c *serverConfig) {
 		c.generic.RESTOptionsGetter = panicking{c.generic.RESTOptionsGetter}
 	}, map[string]http.HandlerFunc{
 		"/slow":       func(w http.ResponseWriter, _ *http.Request) { <-release; _, _ = io.WriteString(w, "slow") },

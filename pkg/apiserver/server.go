@@ -12,8 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/authentication"
 )
 
-// Server is a server that is ready to run.
-type Server struct {
+// apiServer is one that is ready to run.
+type apiServer struct {
 	generic        *genericapiserver.GenericAPIServer
 	authentication *authentication.Authenticator
 	permissions    *permissions
@@ -22,8 +22,8 @@ type Server struct {
 	draining       *draining
 }
 
-// New installs the API group. On an error the embedded etcd is stopped.
-func (c *Config) New() (_ *Server, err error) {
+// newServer installs the API group. On an error the embedded etcd is stopped.
+func (c *serverConfig) newServer() (_ *apiServer, err error) {
 	defer func() {
 		if err != nil {
 			c.etcd.close()
@@ -40,11 +40,11 @@ func (c *Config) New() (_ *Server, err error) {
 	if err := generic.InstallAPIGroup(group); err != nil {
 		return nil, fmt.Errorf("install API group: %w", err)
 	}
-	return &Server{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
+	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
 }
 
-// Run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
-func (s *Server) Run(ctx context.Context) error {
+// run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
+func (s *apiServer) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Requests are served for a while after the context ended: until the last, trust is followed.
@@ -75,13 +75,13 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Run is the whole way from validated options to the end of the server.
 func Run(ctx context.Context, o *Options) error {
-	config, err := o.Config(ctx)
+	config, err := o.config(ctx)
 	if err != nil {
 		return err
 	}
-	server, err := config.New()
+	server, err := config.newServer()
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx)
+	return server.run(ctx)
 }

@@ -84,7 +84,7 @@ func storedItem(t *testing.T, o *Options) []byte {
 // TestStorageConnections: the stores send spans to where the flag says, and tell priority and fairness how many objects
 // there are. The library does neither for them.
 func TestStorageConnections(t *testing.T) {
-	o, c := NewOptions(testAPI), &Config{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
+	o, c := NewOptions(testAPI), &serverConfig{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
 	o.DataDir = t.TempDir()
 	o.Recommended.Traces.ConfigFile = filepath.Join(t.TempDir(), "tracing.yaml")
 	if err := os.WriteFile(o.Recommended.Traces.ConfigFile, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"), 0o600); err != nil {

@@ -211,18 +211,27 @@ func TestDeployWithoutServers(t *testing.T) {
 	ours := name
 	c.label(&ours)
 	_, kubeconfig := newFront(t, c.config, nil)
-	last, out, err := script(t, "deploy.sh", "KUBECONFIG="+kubeconfig, "TIMEOUT=2")
+	// flow-control has an object that is named as the server's container, after that of certgen.
+	variables := []string{"KUBECONFIG=" + kubeconfig, "TIMEOUT=2", "OVERLAY=" + overlay(t, kind+" flow-control"), "IMAGE=registry.example:5000/s:v1", "CERTGEN_IMAGE=registry.example:5000/c:v2"}
+	last, out, err := script(t, "deploy.sh", variables...)
 	if err == nil || !strings.HasPrefix(last, "deploy: the servers: not within 2 s: ") {
 		t.Errorf("got %v, want that the servers did not get ready within 2 s:\n%s", err, out)
 	}
-	if _, err := c.core.AppsV1().StatefulSets(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	if set, err := c.core.AppsV1().StatefulSets(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the StatefulSet: %v", err)
+	} else if got := set.Spec.Template.Spec.Containers[0].Image; got != "registry.example:5000/s:v1" {
+		t.Errorf("the StatefulSet: got image %s, want IMAGE", got)
+	}
+	if job, err := c.core.BatchV1().Jobs(namespace).Get(t.Context(), name+"-certgen-init", metav1.GetOptions{}); err != nil {
+		t.Errorf("the Job of certgen: %v", err)
+	} else if got := job.Spec.Template.Spec.Containers[0].Image; got != "registry.example:5000/c:v2" {
+		t.Errorf("the Job of certgen: got image %s, want CERTGEN_IMAGE", got)
 	}
 	list, err := c.services.List(t.Context(), metav1.ListOptions{})
 	if err != nil || slices.ContainsFunc(list.Items, func(s apiregistrationv1.APIService) bool { return s.Spec.Group == group }) {
 		t.Errorf("got APIServices of %s, %v, want none: nothing is behind them", group, err)
 	}
-	if _, out, err := script(t, "undeploy.sh", "KUBECONFIG="+kubeconfig, "TIMEOUT=30"); err != nil {
+	if _, out, err := script(t, "undeploy.sh", append(variables, "TIMEOUT=30")...); err != nil {
 		t.Errorf("undeploy: %v\n%s", err, out)
 	}
 	left, err := c.core.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=" + name})

@@ -13,9 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/version"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Scaling is how a kind is scaled: kubectl scale and the HorizontalPodAutoscaler know autoscaling/v1 Scale, and nothing of
@@ -26,7 +29,7 @@ type Scaling struct {
 	// SetReplicas sets the wish in an object.
 	SetReplicas func(obj runtime.Object, replicas int32)
 	// ReplicasPaths says where replicas is in each served version, so that who owns the field through the one resource owns it
-	// through the other.
+	// through the other. Errors name the fields of Scale if there is a version in which replicas is spec.replicas.
 	ReplicasPaths managedfields.ResourcePathMappings
 }
 
@@ -38,12 +41,40 @@ func AddScaleToScheme(scheme *runtime.Scheme) {
 	}
 }
 
-// NewScale returns the storage of "<resource>/scale". The strategy validates the object with the changed number; its errors
-// must name the fields of Scale.
-func NewScale(store *genericregistry.Store, strategy rest.RESTUpdateStrategy, scaling Scaling) rest.Storage {
+// NewScale returns the storage of "<resource>/scale". The rules of the main resource hold for the object with the changed number.
+func NewScale(store *genericregistry.Store, scaling Scaling) rest.Storage {
 	scaleStore := *store
-	scaleStore.UpdateStrategy = strategy
+	if v := scaling.version(); v != "" {
+		scaleStore.UpdateStrategy = scaleStrategy{store.UpdateStrategy, v}
+	}
 	return &scaleREST{&scaleStore, scaling}
+}
+
+// version is the version of the kind, of the highest priority, in which replicas has the place that it has in Scale, "" where there is none.
+func (s Scaling) version() string {
+	var found string
+	for apiVersion, path := range s.ReplicasPaths {
+		gv, err := schema.ParseGroupVersion(apiVersion)
+		if err == nil && path.Equals(fieldpath.MakePathOrDie("spec", "replicas")) && version.CompareKubeAwareVersionStrings(gv.Version, found) > 0 {
+			found = gv.Version
+		}
+	}
+	return found
+}
+
+// scaleStrategy validates as if each request were of one version. Scale is the same in all versions of the kind.
+type scaleStrategy struct {
+	rest.RESTUpdateStrategy
+	version string
+}
+
+func (s scaleStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok {
+		inVersion := *info
+		inVersion.APIVersion = s.version
+		ctx = genericapirequest.WithRequestInfo(ctx, &inVersion)
+	}
+	return s.RESTUpdateStrategy.ValidateUpdate(ctx, obj, old)
 }
 
 type scaleREST struct {

@@ -5,6 +5,7 @@ package subresource
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,12 +42,8 @@ var scaling = Scaling{
 // newScale returns the subresource, and the store of the main resource.
 func newScale(t *testing.T, r rules) (*scaleREST, *genericregistry.Store) {
 	t.Helper()
-	store, r := newStore(t, r)
-	// The main resource refuses every update: only the rules of the subresource count.
-	main := r
-	main.invalid = field.ErrorList{field.Forbidden(field.NewPath("spec"), "by the rules of the main resource")}
-	store.UpdateStrategy = main
-	return NewScale(store, r, scaling).(*scaleREST), store
+	store, _ := newStore(t, r)
+	return NewScale(store, scaling).(*scaleREST), store
 }
 
 // scaleOf is what a client sees of a item.
@@ -224,6 +221,40 @@ func TestScaleRefuses(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, get(t, store, "g")); diff != "" {
 				t.Errorf("stored object after it was refused (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// versionOf says of which version a request is.
+type versionOf struct{ rules }
+
+func (versionOf) ValidateUpdate(ctx context.Context, _, _ runtime.Object) field.ErrorList {
+	info, _ := genericapirequest.RequestInfoFrom(ctx)
+	return field.ErrorList{field.Forbidden(field.NewPath("in", info.APIVersion), "")}
+}
+
+// TestScaleRules: an error names the fields of Scale, whatever the version of the request calls them.
+func TestScaleRules(t *testing.T) {
+	replicas, other := fieldpath.MakePathOrDie("spec", "replicas"), fieldpath.MakePathOrDie("spec", "scale", "wanted")
+	for name, tc := range map[string]struct {
+		paths managedfields.ResourcePathMappings
+		want  string
+	}{
+		"one version has the field of Scale": {managedfields.ResourcePathMappings{group + "/v1": other, group + "/v1beta1": replicas}, "v1beta1"},
+		"two have":                           {managedfields.ResourcePathMappings{group + "/v1alpha1": replicas, group + "/v1": replicas, group + "/v1beta1": replicas}, "v1"},
+		"none has":                           {managedfields.ResourcePathMappings{group + "/v1": other, group + "/v1alpha1": other}, "v1alpha1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, r := newStore(t, rules{})
+			create(t, store, "g")
+			store.UpdateStrategy = versionOf{r}
+			paths := scaling
+			paths.ReplicasPaths = tc.paths
+			scale := NewScale(store, paths).(*scaleREST)
+			_, _, err := scale.Update(in(t, "v1alpha1"), "g", change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 }), nil, nil, false, &metav1.UpdateOptions{})
+			if err == nil || !strings.Contains(err.Error(), "in."+tc.want+":") {
+				t.Errorf("got %v, want an error of the rules of %s", err, tc.want)
 			}
 		})
 	}

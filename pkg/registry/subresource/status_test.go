@@ -99,7 +99,7 @@ func TestStatusDestroy(t *testing.T) {
 	destroyed := 0
 	destroy := store.DestroyFunc
 	store.DestroyFunc = func() { destroyed++; destroy() }
-	for _, r := range []rest.Storage{NewStatus(store, precisionOnly{}), NewScale(store, rules{}, scaling)} {
+	for _, r := range []rest.Storage{NewStatus(store, precisionOnly{}), NewScale(store, scaling)} {
 		r.Destroy()
 		if destroyed != 0 {
 			t.Errorf("%T: got the store destroyed, want it left to the main resource", r)

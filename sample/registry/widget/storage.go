@@ -42,7 +42,7 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a 
 	return map[string]rest.Storage{
 		"widgets":         &mainREST{store},
 		"widgets/status":  subresource.NewStatus(store, statusStrategy{strategy}),
-		"widgets/scale":   subresource.NewScale(store, scaleStrategy{strategy}, scaling),
+		"widgets/scale":   subresource.NewScale(store, scaling),
 		"widgets/console": subresource.NewStream(store, a, "console", newConsoleSession(store, a)),
 	}, nil
 }

@@ -8,12 +8,10 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"example.com/extension-apiserver/pkg/registry/strategy"
 	"example.com/extension-apiserver/sample/apis/workshop"
-	"example.com/extension-apiserver/sample/install"
 )
 
 // widgetStrategy holds the rules for the main resource: status is out of reach, and the generation counts changes of the
@@ -72,18 +70,4 @@ func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 // GetResetFields has the metadata too: who applies a status with labels neither owns them nor conflicts with who does.
 func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.ResetFields("spec", "metadata")
-}
-
-// scaleStrategy holds the rules for the subresource scale, those of the main resource.
-type scaleStrategy struct{ widgetStrategy }
-
-// ValidateUpdate validates as if the request were of the stored version: a Scale is the same in every version, and in the
-// stored one its fields have the same names as in the widget.
-func (s scaleStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok {
-		stored := *info
-		stored.APIVersion = install.StorageVersion().Version
-		ctx = genericapirequest.WithRequestInfo(ctx, &stored)
-	}
-	return s.widgetStrategy.ValidateUpdate(ctx, obj, old)
 }

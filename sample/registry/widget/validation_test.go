@@ -173,16 +173,3 @@ func TestOldStatus(t *testing.T) {
 		}
 	})
 }
-
-// TestValidateScale: the rules hold through the subresource scale, with the names that its own kind has for the fields.
-func TestValidateScale(t *testing.T) {
-	for replicas, want := range map[int32][]string{5: nil, 6: {"spec.replicas: Invalid value"}, -1: {"spec.replicas: Invalid value"}} {
-		eachVersion(t, "scale", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
-			updated := changed(func(w *workshop.Widget) { w.Spec.Replicas = &replicas })
-			got := problems(scaleStrategy{newStrategy(newScheme())}.ValidateUpdate(ctx, updated, stored()))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("errors of %d replicas (-want +got):\n%s", replicas, diff)
-			}
-		})
-	}
-}
