@@ -71,7 +71,7 @@ func underLoad(c cluster, prefix string, tolerate func(method string, err error)
 		}
 		return nil
 	})
-	l := load.Start(c.T, load.Options{Through: []*rest.Config{c.config}, Prefix: prefix, Workers: workers, Tolerate: tolerate})
+	l := load.Start(c.T, load.Options{Through: []*rest.Config{c.config}, Kind: widgets.GroupVersion().WithKind("Gadget"), Prefix: prefix, Workers: workers, Tolerate: tolerate})
 	l.Await(perPhase)
 	for _, s := range steps {
 		l.Enter(s.name)

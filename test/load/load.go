@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 )
 
 const (
-	items = "/apis/fixture.example.com/v1/items"
 	// Each worker begins a request at most each period; with four per kube-apiserver that is a steady load that two cores can carry.
 	defaultWorkers = 4
 	period         = 10 * time.Millisecond
@@ -34,6 +35,8 @@ const GoAwayRace = "http2: Transport: cannot retry err [http2: Transport receive
 type Options struct {
 	// Through are the kube-apiservers, each used with a connection pool of its own. At least one is required.
 	Through []*rest.Config
+	// Kind is what is created and read: cluster-scoped, with the one required field spec.purpose. Required.
+	Kind schema.GroupVersionKind
 	// Prefix begins the names of all objects that are created. Required.
 	Prefix string
 	// Workers is how many send requests through each kube-apiserver, each one after the other. 4 if it is 0.
@@ -54,6 +57,7 @@ type phase struct {
 type Load struct {
 	t       *testing.T
 	options Options
+	path    string // of the resource
 	current atomic.Pointer[phase]
 	stop    context.CancelFunc // of the requests
 	done    sync.WaitGroup
@@ -81,7 +85,8 @@ type through struct {
 // Start begins to send, in the phase "before".
 func Start(t *testing.T, options Options) *Load {
 	t.Helper()
-	l := &Load{t: t, options: options, written: map[string]bool{}, tolerated: map[string]int{}}
+	resource, _ := meta.UnsafeGuessKindToResource(options.Kind)
+	l := &Load{t: t, options: options, path: "/apis/" + options.Kind.GroupVersion().String() + "/" + resource.Resource, written: map[string]bool{}, tolerated: map[string]int{}}
 	l.Enter("before")
 	requests, stop := context.WithCancel(t.Context())
 	watches, end := context.WithCancel(t.Context())
@@ -214,7 +219,7 @@ func (l *Load) readBack() {
 		found := map[string]bool{}
 		for next := ""; ; {
 			var page list
-			if err := l.get(at, items+"?limit=1000&continue="+next, &page); err != nil {
+			if err := l.get(at, l.path+"?limit=1000&continue="+next, &page); err != nil {
 				l.t.Fatal(err)
 			}
 			for _, item := range page.Items {

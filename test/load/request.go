@@ -35,9 +35,9 @@ func (l *Load) work(ctx context.Context, at through, prefix string) {
 				last = name
 			}
 		case i%10 < 9:
-			err = l.get(at, items+"/"+last, nil)
+			err = l.get(at, l.path+"/"+last, nil)
 		default:
-			err = l.get(at, items+"?limit=5", nil)
+			err = l.get(at, l.path+"?limit=5", nil)
 		}
 		switch {
 		case err == nil:
@@ -57,9 +57,10 @@ func (l *Load) tolerate(p *phase, err error) {
 }
 
 func (l *Load) create(at through, name string) error {
-	body := fmt.Sprintf(`{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"name":%q},"spec":{"purpose":"load"}}`, name)
+	apiVersion, kind := l.options.Kind.ToAPIVersionAndKind()
+	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},"spec":{"purpose":"load"}}`, apiVersion, kind, name)
 	// Without GetBody net/http cannot send it a second time.
-	err := l.do(at, http.MethodPost, items, io.NopCloser(strings.NewReader(body)), http.StatusCreated, nil)
+	err := l.do(at, http.MethodPost, l.path, io.NopCloser(strings.NewReader(body)), http.StatusCreated, nil)
 	if err == nil {
 		l.mu.Lock()
 		l.written[name] = true
@@ -106,7 +107,7 @@ type list struct {
 
 func (l *Load) resourceVersion(at through) string {
 	var page list
-	if err := l.get(at, items+"?limit=1", &page); err != nil {
+	if err := l.get(at, l.path+"?limit=1", &page); err != nil {
 		l.t.Fatal(err)
 	}
 	return page.Metadata.ResourceVersion

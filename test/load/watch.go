@@ -30,7 +30,7 @@ func (w *watch) run(ctx context.Context, resourceVersion string) {
 
 func (w *watch) follow(ctx context.Context, resourceVersion string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		w.at.url+items+"?watch=true&timeoutSeconds=1800&resourceVersion="+resourceVersion, nil)
+		w.at.url+w.load.path+"?watch=true&timeoutSeconds=1800&resourceVersion="+resourceVersion, nil)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -50,7 +51,7 @@ func TestRollout(t *testing.T) {
 				t.Fatal(err)
 			}
 			routes := followReadiness(t, e)
-			l := load.Start(t, load.Options{Through: configs, Prefix: "rollout", Tolerate: tc.tolerate})
+			l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "rollout", Tolerate: tc.tolerate})
 			l.Await(perRollout)
 			for round := 1; round <= rounds || l.Total() < inAll; round++ {
 				for _, s := range e.Servers {

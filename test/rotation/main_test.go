@@ -12,6 +12,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -49,7 +50,7 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load.Start(t, load.Options{Through: configs, Prefix: prefix, Watches: 2})
+	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: prefix, Watches: 2})
 }
 
 // newCluster is what certgen opens, with connections from the host of the first kube-apiserver.
