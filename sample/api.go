@@ -17,16 +17,18 @@ import (
 // API returns what the server serves.
 func API() apiserver.API {
 	return apiserver.API{
-		Name:           "extension-apiserver",
-		Group:          workshop.GroupName,
-		AddToScheme:    install.AddToScheme,
-		StorageVersion: install.StorageVersion().Version,
-		OpenAPI:        openapi.GetOpenAPIDefinitions,
-		EmbeddedEtcd:   embeddedetcd.Server{},
-		IdentityReview: "v1",
-		Kinds: []registry.NewStorage{
-			widget.NewStorage,
-			gadget.NewStorage,
-		},
+		Name: "extension-apiserver",
+		Groups: []apiserver.Group{{
+			Name:           workshop.GroupName,
+			AddToScheme:    install.AddToScheme,
+			StorageVersion: install.StorageVersion().Version,
+			IdentityReview: "v1",
+			Kinds: []registry.NewStorage{
+				widget.NewStorage,
+				gadget.NewStorage,
+			},
+		}},
+		OpenAPI:      openapi.GetOpenAPIDefinitions,
+		EmbeddedEtcd: embeddedetcd.Server{},
 	}
 }

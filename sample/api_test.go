@@ -31,7 +31,7 @@ func newGroup(t *testing.T) (*genericapiserver.APIGroupInfo, *runtime.Scheme) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
-	group, err := registry.NewAPIGroupInfo(API().Group, API().Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	group, err := registry.NewAPIGroupInfo(workshop.GroupName, API().Groups[0].Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

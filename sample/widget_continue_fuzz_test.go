@@ -69,7 +69,7 @@ func newLists(f *testing.F) *lists {
 	config.Codec = codecs.LegacyCodec(install.StorageVersion())
 	options := genericoptions.NewEtcdOptions(config)
 	options.SkipHealthEndpoints = true
-	group, err := registry.NewAPIGroupInfo(API().Group, API().Kinds, scheme, codecs,
+	group, err := registry.NewAPIGroupInfo(workshop.GroupName, API().Groups[0].Kinds, scheme, codecs,
 		options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: *config}, nil), nil)
 	if err != nil {
 		f.Fatal(err)

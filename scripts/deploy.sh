@@ -168,9 +168,11 @@ available() {
 }
 # Available only says that kube-apiserver reached the server once.
 discovered() {
-  local found
-  found=$(k api-resources --api-group "$(group)" --cached=false --no-headers 2>&1) || { echo "$found"; return 1; }
-  [ -n "$found" ] || { echo "discovery has no kind of $(group)"; return 1; }
+  local group found
+  for group in $(groups); do
+    found=$(k api-resources --api-group "$group" --cached=false --no-headers 2>&1) || { echo "$found"; return 1; }
+    [ -n "$found" ] || { echo "discovery has no kind of $group"; return 1; }
+  done
 }
 writable() {
   local object out
@@ -182,6 +184,7 @@ writable() {
 # ---- main
 
 render
+all=$(groups | paste -sd ' ')
 check_kubeconfig
 check_version
 check_rights
@@ -202,12 +205,12 @@ created=("${missing_apiservices[@]}")
 apply "$work/apiservices.yaml"
 wait_for "the Jobs" jobs_complete
 wait_for "the APIServices to be Available" available
-wait_for "discovery to show $(group)" discovered
-mapfile -t objects < <(grep -lE "^apiVersion: \"?$(group)/" "${OBJECTS:-sample/objects}"/*.yaml 2>/dev/null)
+wait_for "discovery to show $all" discovered
+mapfile -t objects < <(grep -lE "^apiVersion: \"?(${all// /|})/" "${OBJECTS:-sample/objects}"/*.yaml 2>/dev/null)
 if [ ${#objects[@]} -gt 0 ]; then
   wait_for "a write to be accepted (dry run of ${objects[*]})" writable
 else
-  say "no write is tried: OBJECTS is '${OBJECTS:-sample/objects}', with no object of $(group)"
+  say "no write is tried: OBJECTS is '${OBJECTS:-sample/objects}', with no object of $all"
 fi
 created=()
-say "the API $(group) is ready"
+say "the API $all is ready"

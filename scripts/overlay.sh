@@ -98,8 +98,8 @@ backend_of() {
   k get apiservice "$1" --ignore-not-found -o go-template='{{with .spec.service}}{{.namespace}}/{{.name}}{{else}}local{{end}}'
 }
 
-# group: the API group of the rendered APIServices.
-group() { awk '/^  group: / { print $2; exit }' "$work/apiservices.yaml"; }
+# groups: the API groups of the rendered APIServices.
+groups() { awk '/^  group: / && !seen[$2]++ { print $2 }' "$work/apiservices.yaml"; }
 
 # check_kubeconfig sets version, such as 1.36.3.
 check_kubeconfig() {

@@ -42,10 +42,11 @@ ours() {
 # finalizers take their time, and what broke a request may be over.
 delete_objects() {
   grep -q -- '--etcd-servers=' "$work/rest.yaml" || return 0
-  local resource version end left found collection
+  local group resource version end left found collection
   [ ${#apiservices[@]} -gt 0 ] || { say "the API is gone already: objects in the external etcd, if any, stay there"; return 0; }
   # With the preferred version: the columns end with APIVERSION, NAMESPACED, KIND.
-  k api-resources --api-group "$(group)" --verbs=deletecollection --cached=false --no-headers | awk '{ print $1, $(NF-2) }' >"$work/resources"
+  for group in $(groups); do k api-resources --api-group "$group" --verbs=deletecollection --cached=false --no-headers; done |
+    awk '{ print $1, $(NF-2) }' >"$work/resources"
   while read -r resource version; do
     left=
     while list "$resource" "$version"; [ -s "$work/paths" ]; do

@@ -5,6 +5,7 @@ package registration
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,13 +19,16 @@ const manifestHeader = `# Generated from the API: its versions as APIServices, w
 // The names in manifests/base, to which a project's prefix and namespace are given.
 const baseService, baseNamespace = "apiserver", "system"
 
-// Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one first,
+// Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one of each group first,
 // for the Service in manifests/base, and what components of manifests/ need to know of it.
 func Manifest(versions []schema.GroupVersion) ([]byte, error) {
 	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
-	var names []string
+	var names, groups []string
 	for _, service := range services {
 		names = append(names, service.Name)
+		if !slices.Contains(groups, service.Spec.Group) {
+			groups = append(groups, service.Spec.Group)
+		}
 	}
 	objects := []any{map[string]any{
 		"apiVersion": "manifests.extension-apiserver/v1",
@@ -34,9 +38,11 @@ func Manifest(versions []schema.GroupVersion) ([]byte, error) {
 			// kustomize uses such objects and does not render them.
 			"annotations": map[string]any{"config.kubernetes.io/local-config": "true"},
 		},
-		"group":       versions[0].Group,
 		"apiServices": names,                    // for a list
 		"names":       strings.Join(names, ","), // for an argument
+		"pattern":     strings.ReplaceAll(strings.Join(names, "|"), ".", "[.]"),
+		// Between quotes in the audit policy, whose entries are of one group each.
+		"auditGroups": strings.Join(groups, "'}, {resources: *secret, group: '"),
 	}}
 	for _, service := range services {
 		objects = append(objects, service)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -35,8 +36,20 @@ type API struct {
 	// Name is that of the component: in logs, in metrics, in hints, and in the default of --data-dir. It is a
 	// DNS label.
 	Name string
-	// Group is the API group, a DNS subdomain with a dot. Those of Kubernetes are reserved.
-	Group string
+	// Groups are the API groups, at least one.
+	Groups []Group
+	// OpenAPI returns the generated definitions of the kinds of all groups and versions. Those of the kinds that
+	// every server has are added.
+	OpenAPI openapicommon.GetOpenAPIDefinitions
+	// EmbeddedEtcd is the etcd that runs in the process of the server when --etcd-servers is not set:
+	// embeddedetcd.Server. Default: none, and --etcd-servers is required.
+	EmbeddedEtcd EmbeddedEtcd
+}
+
+// Group is an API group: kinds that have their versions in common.
+type Group struct {
+	// Name is a DNS subdomain with a dot. Those of Kubernetes are reserved.
+	Name string
 	// AddToScheme registers the kinds of the group, internal and of each version, with defaults,
 	// conversions and validations, and the order of the versions (runtime.Scheme.SetVersionPriority), the
 	// preferred one first.
@@ -44,14 +57,8 @@ type API struct {
 	// StorageVersion is the version that objects have in etcd, v1 for example. A kind that it does not know is
 	// stored in the preferred version of those that do.
 	StorageVersion string
-	// OpenAPI returns the generated definitions of the kinds of all versions. Those of the kinds that every
-	// server has are added.
-	OpenAPI openapicommon.GetOpenAPIDefinitions
 	// Kinds are served in each version that knows them.
 	Kinds []registry.NewStorage
-	// EmbeddedEtcd is the etcd that runs in the process of the server when --etcd-servers is not set:
-	// embeddedetcd.Server. Default: none, and --etcd-servers is required.
-	EmbeddedEtcd EmbeddedEtcd
 	// IdentityReview is the version in which callers can ask what the server sees of them, v1 for example.
 	// Default: none.
 	IdentityReview string
@@ -68,42 +75,60 @@ type EmbeddedEtcd interface {
 	Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error)
 }
 
-// GroupVersions returns the served versions, the preferred one first.
+// GroupVersions returns the served versions, group by group, the preferred one of each first.
 func (a API) GroupVersions() []schema.GroupVersion {
 	scheme, err := a.newScheme()
 	if err != nil {
 		return nil // which Validate reports
 	}
-	return scheme.PrioritizedVersionsForGroup(a.Group)
+	var all []schema.GroupVersion
+	for _, g := range a.Groups {
+		all = append(all, scheme.PrioritizedVersionsForGroup(g.Name)...)
+	}
+	return all
 }
 
-func (a API) groupVersion(version string) schema.GroupVersion {
-	return schema.GroupVersion{Group: a.Group, Version: version}
+// storageVersions returns the version of each group that objects have in etcd.
+func (a API) storageVersions() []schema.GroupVersion {
+	var all []schema.GroupVersion
+	for _, g := range a.Groups {
+		all = append(all, g.version(g.StorageVersion))
+	}
+	return all
 }
 
-func (a API) servesIdentityReview(scheme *runtime.Scheme) bool {
-	return scheme.Recognizes(a.groupVersion(a.IdentityReview).WithKind("IdentityReview"))
+func (g Group) version(name string) schema.GroupVersion {
+	return schema.GroupVersion{Group: g.Name, Version: name}
 }
 
-// storageScheme returns a scheme whose first version is the one that objects have in etcd.
+func (g Group) servesIdentityReview(scheme *runtime.Scheme) bool {
+	return scheme.Recognizes(g.version(g.IdentityReview).WithKind("IdentityReview"))
+}
+
+// storageScheme returns a scheme in which the first version of a group is the one that objects have in etcd.
 func (a API) storageScheme() (*runtime.Scheme, error) {
 	scheme, err := a.newScheme()
 	if err != nil {
 		return nil, err
 	}
-	stored := a.groupVersion(a.StorageVersion)
-	others := slices.DeleteFunc(scheme.PrioritizedVersionsForGroup(a.Group), func(gv schema.GroupVersion) bool { return gv == stored })
-	return scheme, scheme.SetVersionPriority(append([]schema.GroupVersion{stored}, others...)...)
+	for _, g := range a.Groups {
+		stored := g.version(g.StorageVersion)
+		others := slices.DeleteFunc(scheme.PrioritizedVersionsForGroup(g.Name), func(gv schema.GroupVersion) bool { return gv == stored })
+		if err := scheme.SetVersionPriority(append([]schema.GroupVersion{stored}, others...)...); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
 }
 
-// apiGroupInfo makes the storage of every kind.
-func (a API) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
+// apiGroupInfo makes the storage of every kind of the group.
+func (g Group) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
 	authz authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
-	kinds := slices.Clone(a.Kinds)
-	if a.servesIdentityReview(scheme) {
+	kinds := slices.Clone(g.Kinds)
+	if g.servesIdentityReview(scheme) {
 		kinds = append(kinds, identityreview.NewStorage)
 	}
-	return registry.NewAPIGroupInfo(a.Group, kinds, scheme, codecs, optsGetter, authz)
+	return registry.NewAPIGroupInfo(g.Name, kinds, scheme, codecs, optsGetter, authz)
 }
 
 // openAPI returns the definitions of the kinds of the API, and of those that every server has.
@@ -123,36 +148,61 @@ func (a API) newScheme() (*runtime.Scheme, error) {
 	scheme.AddUnversionedTypes(unversioned,
 		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 	subresource.AddScaleToScheme(scheme)
-	if a.AddToScheme == nil {
-		return scheme, errors.New("AddToScheme is not set")
-	}
-	if err := a.AddToScheme(scheme); err != nil {
-		return scheme, fmt.Errorf("register the kinds: %w", err)
-	}
-	gv := a.groupVersion(a.IdentityReview)
-	if a.servesIdentityReview(scheme) {
-		return scheme, fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s", a.IdentityReview, gv)
-	}
-	// To register it in another version would make that version.
-	if slices.Contains(scheme.PrioritizedVersionsForGroup(a.Group), gv) {
-		identity.AddToScheme(scheme, gv)
+	for _, g := range a.Groups {
+		if err := g.addToScheme(scheme); err != nil {
+			return scheme, err
+		}
 	}
 	return scheme, nil
+}
+
+func (g Group) addToScheme(scheme *runtime.Scheme) error {
+	if g.AddToScheme == nil {
+		return fmt.Errorf("AddToScheme of the group %q is not set", g.Name)
+	}
+	if err := g.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("register the kinds of the group %q: %w", g.Name, err)
+	}
+	gv := g.version(g.IdentityReview)
+	if g.servesIdentityReview(scheme) {
+		return fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s", g.IdentityReview, gv)
+	}
+	// To register it in another version would make that version.
+	if slices.Contains(scheme.PrioritizedVersionsForGroup(g.Name), gv) {
+		identity.AddToScheme(scheme, gv)
+	}
+	return nil
 }
 
 // Validate returns all that is wrong with the API, as one error. It makes the storage of each kind once,
 // without etcd.
 func (a API) Validate() error {
-	problems := a.validateNames()
+	var problems []error
+	for _, wrong := range validation.IsDNS1123Label(a.Name) {
+		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
+	}
 	if a.OpenAPI == nil {
 		problems = append(problems, errors.New("OpenAPI is not set, expected the generated definitions"))
 	}
+	if len(a.Groups) == 0 {
+		problems = append(problems, errors.New("there are no groups"))
+	}
+	names := sets.New[string]()
+	for _, g := range a.Groups {
+		problems = append(problems, g.validateName()...)
+		if names.Has(g.Name) {
+			problems = append(problems, fmt.Errorf("two groups are %q", g.Name))
+		}
+		names.Insert(g.Name)
+	}
 	scheme, err := a.newScheme()
-	if err == nil {
-		problems = append(problems, a.validateVersions(scheme)...)
-		problems = append(problems, a.validateKinds(scheme)...)
-	} else {
+	if err != nil {
 		problems = append(problems, err)
+	} else {
+		for _, g := range a.Groups {
+			problems = append(problems, g.validateVersions(scheme)...)
+			problems = append(problems, g.validateKinds(scheme)...)
+		}
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))
@@ -160,19 +210,16 @@ func (a API) Validate() error {
 	return nil
 }
 
-func (a API) validateNames() []error {
+func (g Group) validateName() []error {
 	var problems []error
-	for _, wrong := range validation.IsDNS1123Label(a.Name) {
-		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
-	}
-	for _, wrong := range validation.IsDNS1123Subdomain(a.Group) {
-		problems = append(problems, fmt.Errorf("the group is %q: %s", a.Group, wrong))
+	for _, wrong := range validation.IsDNS1123Subdomain(g.Name) {
+		problems = append(problems, fmt.Errorf("the group is %q: %s", g.Name, wrong))
 	}
 	switch {
-	case a.Group != "" && !strings.Contains(a.Group, "."):
-		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", a.Group, a.Group))
-	case reserved(a.Group):
-		problems = append(problems, fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", a.Group))
+	case g.Name != "" && !strings.Contains(g.Name, "."):
+		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", g.Name, g.Name))
+	case reserved(g.Name):
+		problems = append(problems, fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", g.Name))
 	}
 	return problems
 }
@@ -189,9 +236,9 @@ func reserved(group string) bool {
 // versionName has the versions whose order kube-apiserver knows.
 var versionName = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 
-func (a API) validateVersions(scheme *runtime.Scheme) []error {
+func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	var problems []error
-	versions := scheme.PrioritizedVersionsForGroup(a.Group)
+	versions := scheme.PrioritizedVersionsForGroup(g.Name)
 	for _, gv := range versions {
 		if !versionName.MatchString(gv.Version) {
 			problems = append(problems, fmt.Errorf("a version is %q, expected a name such as v1 or v1beta1", gv.Version))
@@ -199,23 +246,23 @@ func (a API) validateVersions(scheme *runtime.Scheme) []error {
 	}
 	switch {
 	case len(versions) == 0:
-		problems = append(problems, fmt.Errorf("AddToScheme registers no version of the group %q", a.Group))
-	case a.StorageVersion == "":
+		problems = append(problems, fmt.Errorf("AddToScheme registers no version of the group %q", g.Name))
+	case g.StorageVersion == "":
 		problems = append(problems, fmt.Errorf("StorageVersion is not set, expected one of %v", versions))
-	case !slices.Contains(versions, a.groupVersion(a.StorageVersion)):
-		problems = append(problems, fmt.Errorf("StorageVersion is %q, expected one of %v", a.StorageVersion, versions))
+	case !slices.Contains(versions, g.version(g.StorageVersion)):
+		problems = append(problems, fmt.Errorf("StorageVersion is %q, expected one of %v", g.StorageVersion, versions))
 	}
-	if a.IdentityReview != "" && !a.servesIdentityReview(scheme) {
-		problems = append(problems, fmt.Errorf("IdentityReview is %q, expected one of %v", a.IdentityReview, versions))
+	if g.IdentityReview != "" && !g.servesIdentityReview(scheme) {
+		problems = append(problems, fmt.Errorf("IdentityReview is %q, expected one of %v", g.IdentityReview, versions))
 	}
 	return problems
 }
 
-func (a API) validateKinds(scheme *runtime.Scheme) []error {
-	if len(a.Kinds) == 0 {
-		return []error{errors.New("there are no kinds")}
+func (g Group) validateKinds(scheme *runtime.Scheme) []error {
+	if len(g.Kinds) == 0 {
+		return []error{fmt.Errorf("there are no kinds in the group %q", g.Name)}
 	}
-	_, err := a.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	_, err := g.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		return all.Errors()
 	}

@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
@@ -24,14 +27,26 @@ import (
 
 // testAPI is one of two kinds, one with a store and one without.
 var testAPI = API{
-	Name:           "extension-apiserver",
-	Group:          api.GroupName,
+	Name:         "extension-apiserver",
+	Groups:       []Group{testGroup},
+	OpenAPI:      openapi.GetOpenAPIDefinitions,
+	EmbeddedEtcd: embeddedetcd.Server{},
+}
+
+var testGroup = Group{
+	Name:           api.GroupName,
 	AddToScheme:    addToScheme,
 	StorageVersion: "v1",
-	OpenAPI:        openapi.GetOpenAPIDefinitions,
-	Kinds:          []registry.NewStorage{item.NewStorage},
-	EmbeddedEtcd:   embeddedetcd.Server{},
 	IdentityReview: "v1",
+	Kinds:          []registry.NewStorage{item.NewStorage},
+}
+
+// withGroup returns testAPI with a change of its group.
+func withGroup(change func(*Group)) API {
+	api, group := testAPI, testGroup
+	change(&group)
+	api.Groups = []Group{group}
+	return api
 }
 
 func addToScheme(scheme *runtime.Scheme) error {
@@ -48,29 +63,33 @@ func TestValidateAPI(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		change func(*API)
+		change func(*API, *Group)
 		want   []string
 	}{
-		{"nothing set", func(a *API) { *a = API{} }, []string{"the name is \"\"", "the group is \"\"", "OpenAPI is not set", "AddToScheme is not set"}},
-		{"name", func(a *API) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
-		{"group without a dot", func(a *API) { a.Group = "onelabel" }, []string{"expected one with a dot, such as onelabel.example.com", "registers no version of the group \"onelabel\""}},
-		{"group of Kubernetes", func(a *API) { a.Group = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
-		{"group of Kubernetes, older", func(a *API) { a.Group = "kubernetes.io" }, []string{"reserved for Kubernetes"}},
-		{"no stored version", func(a *API) { a.StorageVersion = "" },
+		{"nothing set", func(a *API, _ *Group) { *a = API{} }, []string{"the name is \"\"", "OpenAPI is not set", "there are no groups"}},
+		{"nothing set in a group", func(_ *API, g *Group) { *g = Group{} }, []string{"the group is \"\"", "AddToScheme of the group \"\" is not set"}},
+		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) }, []string{"two groups are \"" + api.GroupName + "\""}},
+		{"name", func(a *API, _ *Group) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
+		{"group without a dot", func(_ *API, g *Group) { g.Name = "onelabel" }, []string{"expected one with a dot, such as onelabel.example.com", "registers no version of the group \"onelabel\""}},
+		{"group of Kubernetes", func(_ *API, g *Group) { g.Name = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
+		{"group of Kubernetes, older", func(_ *API, g *Group) { g.Name = "kubernetes.io" }, []string{"reserved for Kubernetes"}},
+		{"no stored version", func(_ *API, g *Group) { g.StorageVersion = "" },
 			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
-		{"stored version that is not served", func(a *API) { a.StorageVersion = "v7" }, []string{"StorageVersion is \"v7\", expected one of"}},
-		{"identity reviews in a version that is not served", func(a *API) { a.IdentityReview = "v7" }, []string{"IdentityReview is \"v7\", expected one of"}},
-		{"own kind IdentityReview", func(a *API) {
-			a.AddToScheme = func(scheme *runtime.Scheme) error {
+		{"stored version that is not served", func(_ *API, g *Group) { g.StorageVersion = "v7" }, []string{"StorageVersion is \"v7\", expected one of"}},
+		{"identity reviews in a version that is not served", func(_ *API, g *Group) { g.IdentityReview = "v7" }, []string{"IdentityReview is \"v7\", expected one of"}},
+		{"own kind IdentityReview", func(_ *API, g *Group) {
+			g.AddToScheme = func(scheme *runtime.Scheme) error {
 				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Item{})
 				return addToScheme(scheme)
 			}
 		}, []string{"AddToScheme registers a kind IdentityReview"}},
-		{"registration fails", func(a *API) { a.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") } }, []string{"register the kinds: no such type"}},
-		{"no kinds", func(a *API) { a.Kinds = nil }, []string{"there are no kinds"}},
-		{"kind twice", func(a *API) { a.Kinds = append(a.Kinds, item.NewStorage) }, []string{"register items: two kinds have this resource"}},
-		{"version that no kind knows, with a bad name", func(a *API) {
-			a.AddToScheme = func(scheme *runtime.Scheme) error {
+		{"registration fails", func(_ *API, g *Group) {
+			g.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") }
+		}, []string{"no such type"}},
+		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
+		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, item.NewStorage) }, []string{"register items: two kinds have this resource"}},
+		{"version that no kind knows, with a bad name", func(_ *API, g *Group) {
+			g.AddToScheme = func(scheme *runtime.Scheme) error {
 				next := schema.GroupVersion{Group: api.GroupName, Version: "next"}
 				metav1.AddToGroupVersion(scheme, next)
 				return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion, next))
@@ -78,8 +97,9 @@ func TestValidateAPI(t *testing.T) {
 		}, []string{"a version is \"next\"", "no kind is served in version " + api.GroupName + "/next"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			api := testAPI
-			tc.change(&api)
+			api, group := testAPI, testGroup
+			api.Groups = []Group{group}
+			tc.change(&api, &api.Groups[0])
 			err := api.Validate()
 			if err == nil {
 				t.Fatal("got no error")
@@ -93,36 +113,58 @@ func TestValidateAPI(t *testing.T) {
 	}
 }
 
-// TestTwoServers: servers of different APIs run in one process, each with its own.
+// inGroup stores resources as those of another group.
+type inGroup struct {
+	generic.RESTOptionsGetter
+	group string
+}
+
+func (g inGroup) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	return g.RESTOptionsGetter.GetRESTOptions(schema.GroupResource{Group: g.group, Resource: resource.Resource}, example)
+}
+
+// TestTwoServers: servers of different APIs run in one process, each with its own. The second has a group more.
 func TestTwoServers(t *testing.T) {
 	first, second := testAPI, testAPI
-	second.Name, second.Group = "second-apiserver", "second.example.com"
-	v1alpha7 := schema.GroupVersion{Group: second.Group, Version: "v1alpha7"}
-	second.StorageVersion = v1alpha7.Version
-	second.AddToScheme = func(scheme *runtime.Scheme) error {
-		scheme.AddKnownTypes(schema.GroupVersion{Group: second.Group, Version: runtime.APIVersionInternal}, &api.Item{}, &api.ItemList{})
-		scheme.AddKnownTypes(v1alpha7, &v1.Item{}, &v1.ItemList{})
-		metav1.AddToGroupVersion(scheme, v1alpha7)
-		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1alpha7))
+	v1alpha7 := schema.GroupVersion{Group: "second.example.com", Version: "v1alpha7"}
+	second.Name = "second-apiserver"
+	second.Groups = []Group{testGroup, {
+		Name: v1alpha7.Group,
+		AddToScheme: func(scheme *runtime.Scheme) error {
+			scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha7.Group, Version: runtime.APIVersionInternal}, &api.Item{}, &api.ItemList{})
+			scheme.AddKnownTypes(v1alpha7, &v1.Item{}, &v1.ItemList{})
+			metav1.AddToGroupVersion(scheme, v1alpha7)
+			return scheme.SetVersionPriority(v1alpha7)
+		},
+		StorageVersion: v1alpha7.Version,
+		Kinds: []registry.NewStorage{func(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (map[string]rest.Storage, error) {
+			return item.NewStorage(scheme, inGroup{optsGetter, v1alpha7.Group}, a)
+		}},
+	}}
+	paths := map[schema.GroupVersion]string{}
+	for _, gv := range second.GroupVersions() {
+		paths[gv] = "/apis/" + gv.String() + "/items"
 	}
-	second.IdentityReview = ""
-	paths := map[string]string{}
 	clients := map[string]*offlineClient{}
 	for _, api := range []API{first, second} {
 		if err := api.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		gv := api.GroupVersions()[0]
-		paths[api.Name] = "/apis/" + gv.String() + "/items"
 		clients[api.Name] = startOffline(t, api, func(*serverConfig) {}, map[string]http.HandlerFunc{
 			"/panic": func(http.ResponseWriter, *http.Request) { panic("as told") },
 		}).client("HTTP/2.0")
 		defer clients[api.Name].CloseIdleConnections()
-		clients[api.Name].want(t, http.MethodPost, paths[api.Name], fmt.Sprintf(`{"apiVersion":%q,"kind":"Item","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
+		for _, gv := range api.GroupVersions() {
+			// One name in both groups: they share no keys.
+			clients[api.Name].want(t, http.MethodPost, paths[gv], fmt.Sprintf(`{"apiVersion":%q,"kind":"Item","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
+		}
 	}
 	for name, client := range clients {
-		for other, path := range paths {
-			want := map[bool]string{true: "200", false: "404"}[name == other]
+		for gv, path := range paths {
+			want := "200"
+			if name == first.Name && gv == v1alpha7 {
+				want = "404"
+			}
 			client.want(t, http.MethodGet, path+"/g", "", want)
 		}
 	}

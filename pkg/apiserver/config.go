@@ -197,9 +197,9 @@ func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
 	namer := openapinamer.NewDefinitionNamer(o.scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(o.api.openAPI, namer)
-	config.OpenAPIConfig.Info.Title = o.api.Group
+	config.OpenAPIConfig.Info.Title = o.api.Name
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(o.api.openAPI, namer)
-	config.OpenAPIV3Config.Info.Title = o.api.Group
+	config.OpenAPIV3Config.Info.Title = o.api.Name
 }
 
 // switchOff disables the parts of the server that read an API which the cluster does not serve.

@@ -14,7 +14,7 @@ import (
 // Everything that is wrong with an API is found before anything is started.
 func ExampleAPI_Validate() {
 	api := fixture.API()
-	api.StorageVersion = "v7"
+	api.Groups[0].StorageVersion = "v7"
 	fmt.Println(api.Validate())
 	// Output: the API cannot be served: StorageVersion is "v7", expected one of [fixture.example.com/v1 fixture.example.com/v1alpha1]
 }

@@ -65,13 +65,13 @@ func NewOptions(api API) *Options {
 	// Profiles and flag dumps tell more about a server than its users need to know.
 	recommended.Features.EnableProfiling = false
 
-	codec := codecs.LegacyCodec(api.groupVersion(api.StorageVersion))
+	codec := codecs.LegacyCodec(api.storageVersions()...)
 	serverRun := genericoptions.NewServerRunOptions()
 	// The library's default is 0: open watches are not told that the server stops, and hold it up until the request
 	// timeout of 60 s. The aggregator and kube-controller-manager always hold some.
 	serverRun.ShutdownWatchTerminationGracePeriod = 10 * time.Second
 
-	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry/"+api.Group, codec))
+	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", codec))
 	// The form that the built-in kinds have in etcd; it is smaller than JSON.
 	etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	// Each deletion waits for the disks of the etcd. With the library's default of 1, one after the other, 40 a second were deleted from

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/fixture/api"
 )
 
 // TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
@@ -33,7 +32,7 @@ func TestDefaults(t *testing.T) {
 		{"grace period of watches", o.ServerRun.ShutdownWatchTerminationGracePeriod, 10 * time.Second},
 		{"start without authentication", o.Recommended.Authentication.RemoteKubeConfigFileOptional, false},
 		{"start without authorization", o.Recommended.Authorization.RemoteKubeConfigFileOptional, false},
-		{"etcd prefix", o.Etcd.StorageConfig.Prefix, "/registry/" + api.GroupName},
+		{"etcd prefix", o.Etcd.StorageConfig.Prefix, "/registry"},
 		{"embedded etcd", o.embedded(), true},
 		{"data directory", o.DataDir, "/var/lib/extension-apiserver"},
 		{"the library's own etcd options", o.Recommended.Etcd == nil, true},
@@ -221,14 +220,12 @@ func TestValidate(t *testing.T) {
 
 // TestOptionsOfBadAPI: who embeds a server, too, is told what is wrong with its API before anything is started.
 func TestOptionsOfBadAPI(t *testing.T) {
-	for name, change := range map[string]func(*API){
-		"group of Kubernetes":  func(a *API) { a.Group = "bad.k8s.io" },
-		"no registered kinds":  func(a *API) { a.AddToScheme = nil },
-		"no version is stored": func(a *API) { a.StorageVersion = "" },
+	for name, change := range map[string]func(*Group){
+		"group of Kubernetes":  func(g *Group) { g.Name = "bad.k8s.io" },
+		"no registered kinds":  func(g *Group) { g.AddToScheme = nil },
+		"no version is stored": func(g *Group) { g.StorageVersion = "" },
 	} {
-		bad := testAPI
-		change(&bad)
-		if got := NewOptions(bad).Validate(); len(got) != 1 || !strings.HasPrefix(got[0].Error(), "the API cannot be served: ") {
+		if got := NewOptions(withGroup(change)).Validate(); len(got) != 1 || !strings.HasPrefix(got[0].Error(), "the API cannot be served: ") {
 			t.Errorf("%s: got %v, want one error about the API", name, got)
 		}
 	}

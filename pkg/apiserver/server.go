@@ -22,23 +22,27 @@ type apiServer struct {
 	draining       *draining
 }
 
-// newServer installs the API group. On an error the embedded etcd is stopped.
+// newServer installs the API groups. On an error the embedded etcd is stopped.
 func (c *serverConfig) newServer() (_ *apiServer, err error) {
 	defer func() {
 		if err != nil {
 			c.etcd.close()
 		}
 	}()
-	group, err := c.options.api.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
-	if err != nil {
-		return nil, err
+	var groups []*genericapiserver.APIGroupInfo
+	for _, g := range c.options.api.Groups {
+		info, err := g.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, info)
 	}
 	generic, err := c.generic.Complete().New(c.options.api.Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("create server: %w", err)
 	}
-	if err := generic.InstallAPIGroup(group); err != nil {
-		return nil, fmt.Errorf("install API group: %w", err)
+	if err := generic.InstallAPIGroups(groups...); err != nil {
+		return nil, fmt.Errorf("install API groups: %w", err)
 	}
 	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
 }

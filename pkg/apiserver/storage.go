@@ -5,9 +5,11 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"path"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -22,9 +24,14 @@ func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serversto
 	if err != nil {
 		return nil, err
 	}
-	return serverstorage.NewDefaultStorageFactory(
+	factory := serverstorage.NewDefaultStorageFactory(
 		etcd.StorageConfig, etcd.DefaultStorageMediaType, o.codecs,
-		serverstorage.NewDefaultResourceEncodingConfig(scheme), serverstorage.NewResourceConfig(), nil), nil
+		serverstorage.NewDefaultResourceEncodingConfig(scheme), serverstorage.NewResourceConfig(), nil)
+	for _, g := range o.api.Groups {
+		// The keys are those that kube-apiserver has for custom resources: /registry/GROUP/RESOURCE/NAMESPACE/NAME.
+		factory.SetEtcdPrefix(schema.GroupResource{Group: g.Name, Resource: "*"}, path.Join(etcd.StorageConfig.Prefix, g.Name))
+	}
+	return factory, nil
 }
 
 // waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be

@@ -46,14 +46,13 @@ func TestStoredForm(t *testing.T) {
 // TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone.
 func TestStoredVersion(t *testing.T) {
 	v2 := schema.GroupVersion{Group: api.GroupName, Version: "v2"}
-	two := testAPI
-	two.AddToScheme = func(scheme *runtime.Scheme) error {
+	both := func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypes(v2, &v1.Item{}, &v1.ItemList{})
 		metav1.AddToGroupVersion(scheme, v2)
 		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v2, v1.SchemeGroupVersion))
 	}
 	for _, stored := range []schema.GroupVersion{v1.SchemeGroupVersion, v2} {
-		two.StorageVersion = stored.Version
+		two := withGroup(func(g *Group) { g.AddToScheme, g.StorageVersion = both, stored.Version })
 		if err := two.Validate(); err != nil {
 			t.Fatal(err)
 		}

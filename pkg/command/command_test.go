@@ -104,7 +104,7 @@ func TestLinks(t *testing.T) {
 // TestInvalidAPI: nothing is started for an API that cannot be served.
 func TestInvalidAPI(t *testing.T) {
 	api := fixture.API()
-	api.StorageVersion, api.OpenAPI = "v7", nil
+	api.Groups[0].StorageVersion, api.OpenAPI = "v7", nil
 	var stderr strings.Builder
 	if got := run(t.Context(), api, nil, []string{"serve"}, &stderr); got != 1 {
 		t.Errorf("got exit code %d, want 1", got)

@@ -7,9 +7,19 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+
+	"example.com/extension-apiserver/internal/registration"
+	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/test/fixture/api"
 )
 
 // left is what the kit's files have where a project's name, namespace or API is meant.
@@ -88,27 +98,71 @@ func TestNames(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	objects := parse(t, render(t, variant{components: []string{"monitoring"}}))
-	found := false
+	names := alerted(t, objects)
+	for _, a := range registered(t, objects) {
+		if !names.MatchString(a.Name) {
+			t.Errorf("%s does not match %s", names, a.Name)
+		}
+	}
+	if names.MatchString("v1.apps") || names.MatchString("v1.other.fixture.example.com") {
+		t.Errorf("%s matches others", names)
+	}
 	for _, rule := range alerts(t, objects) {
 		if regexp.MustCompile(`namespace[=!]`).MatchString(rule.Expr) {
 			t.Errorf("%s names a namespace: %s", rule.Alert, rule.Expr)
 		}
-		match := regexp.MustCompile(`aggregator_unavailable_apiservice\{name=~"([^"]*)"`).FindStringSubmatch(rule.Expr)
-		if match == nil {
-			continue
-		}
-		found = true
-		names := regexp.MustCompile("^(?:" + match[1] + ")$") // as Prometheus does
-		for _, a := range registered(t, objects) {
-			if !names.MatchString(a.Name) {
-				t.Errorf("%s does not match %s", match[1], a.Name)
-			}
-		}
-		if names.MatchString("v1.apps") || names.MatchString("v1.other.fixture.example.com") {
-			t.Errorf("%s matches others", match[1])
+	}
+}
+
+// alerted is what the alert of kube-apiserver matches, as Prometheus does.
+func alerted(t *testing.T, objects []*unstructured.Unstructured) *regexp.Regexp {
+	t.Helper()
+	for _, rule := range alerts(t, objects) {
+		if match := regexp.MustCompile(`aggregator_unavailable_apiservice\{name=~"([^"]*)"`).FindStringSubmatch(rule.Expr); match != nil {
+			return regexp.MustCompile("^(?:" + match[1] + ")$")
 		}
 	}
-	if !found {
-		t.Error("no alert about APIServices")
+	t.Fatal("no alert about APIServices")
+	return nil
+}
+
+// TestTwoGroups: what is written from an API is written for each of its groups.
+func TestTwoGroups(t *testing.T) {
+	t.Parallel()
+	other := schema.GroupVersion{Group: "other.example.com", Version: "v2"}
+	apiServices, err := registration.Manifest(append(fixture.API().GroupVersions(), other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project := t.TempDir()
+	writeFile(t, filepath.Join(project, "api", "apiservices.yaml"), string(apiServices))
+	writeFile(t, filepath.Join(project, "api", "kustomization.yaml"),
+		fmt.Sprintf("resources: [%s, apiservices.yaml]\n", relative(t, filepath.Join(project, "api"), filepath.Join(folder, "base"))))
+	writeFile(t, filepath.Join(project, "names", "kustomization.yaml"), readFile(t, filepath.Join(fixtureFolder, "names", "kustomization.yaml")))
+	objects := parse(t, render(t, variant{project: project, components: []string{"audit", "certificates-certgen", "monitoring"}}))
+	for _, problem := range certgenProblems(rendered{t, variant{}, objects}) {
+		t.Error(problem)
+	}
+	services := registered(t, objects)
+	if len(services) != 3 {
+		t.Errorf("got %d APIServices, want 3", len(services))
+	}
+	names := alerted(t, objects)
+	for _, a := range services {
+		if !names.MatchString(a.Name) {
+			t.Errorf("the alert %s does not match %s", names, a.Name)
+		}
+	}
+	text, _ := auditPolicy(t, objects)
+	loaded, err := policy.LoadPolicyFromBytes([]byte(text))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	for _, group := range []string{api.GroupName, other.Group} {
+		request := auditCase("create", "identityreviews", "", "jane")
+		request.APIGroup = group
+		if got := policy.NewPolicyRuleEvaluator(loaded).EvaluatePolicyRule(request).Level; got != auditinternal.LevelMetadata {
+			t.Errorf("audit level of a review in %s: got %s, want %s", group, got, auditinternal.LevelMetadata)
+		}
 	}
 }
