@@ -8,10 +8,10 @@ import (
 	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop"
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 	"example.com/extension-apiserver/sample/openapi"
-	"example.com/extension-apiserver/sample/registry/gadget"
-	"example.com/extension-apiserver/sample/registry/widget"
+	"example.com/extension-apiserver/sample/registry/workshop/gadget"
+	"example.com/extension-apiserver/sample/registry/workshop/widget"
 )
 
 // API returns what the server serves.

@@ -16,7 +16,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop"
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // TestAPI: the server would refuse to start otherwise.

@@ -25,7 +25,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	v1 "`+module+`/apis/workshop/v1"
+	v1 "`+module+`/workshop/v1"
 	"`+module+`/client/clientset/versioned"
 )
 

@@ -34,7 +34,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/pkg/registry/subresource"
 	"example.com/extension-apiserver/sample/apis/workshop"
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // collections are what lists are made of: namespaces of which one's name begins like another's, all of them, and the kind

@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/pkg/envtest"
+	v1ac "example.com/extension-apiserver/sample/apis/client/applyconfiguration/workshop/v1"
+	"example.com/extension-apiserver/sample/apis/client/clientset/versioned"
+	workshopv1 "example.com/extension-apiserver/sample/apis/client/clientset/versioned/typed/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
-	v1ac "example.com/extension-apiserver/sample/client/applyconfiguration/workshop/v1"
-	"example.com/extension-apiserver/sample/client/clientset/versioned"
-	workshopv1 "example.com/extension-apiserver/sample/client/clientset/versioned/typed/workshop/v1"
 )
 
 // patience is how long a condition may take to come true on a busy machine.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"example.com/extension-apiserver/sample/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // TestWidgetSubresources: every version that serves widgets serves all of their subresources.

@@ -10,15 +10,13 @@ cd "$(dirname "$0")/.."
 [ ! -e "$to" ] || { echo "client-module: $to exists, expected a new directory" >&2; exit 2; }
 
 mkdir -p "$to"
-find sample/apis sample/client -type f ! -name '*_test.go' -print0 | xargs -0 cp --parents -t "$to"
-mv "$to"/sample/* "$to"
-rmdir "$to/sample"
+(cd sample/apis && find . -type f ! -name '*_test.go' -print0 | xargs -0 cp --parents -t "$to")
 cp LICENSE go.sum "$to"
 # The same versions as the server's, without its tools.
 sed "s|^module .*|module $module|; /^tool (/,/^)/d; /^tool /d" go.mod >"$to/go.mod"
 ours=$(go list -m)
 cd "$to"
-find . -name '*.go' -print0 | xargs -0 sed -i "s|\"$ours/sample/|\"$module/|"
+find . -name '*.go' -print0 | xargs -0 sed -i "s|\"$ours/sample/apis/|\"$module/|"
 go mod tidy
 gofmt -l . | xargs -r gofmt -w
 echo "The module $module is in $to"

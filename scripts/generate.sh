@@ -2,14 +2,24 @@
 # Regenerates all generated code: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
 # version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. They are built into
 # bin/generators. Protobuf needs protoc; where it is missing and apt-get may install it, it is installed.
+#
+# Usage: scripts/generate.sh [TYPES=OPENAPI ...]
+#   TYPES    folder of types, with a folder for each group and in it one for each version. Where a type has the tag +genclient, its
+#            clients are written to TYPES/client.
+#   OPENAPI  folder for the OpenAPI definitions of these types. Default: the folders of the kit.
+#   ROOT     folder of the Go module (default: the kit)
 set -euo pipefail
-cd "$(dirname "$0")/.."
+scripts=$(realpath "$(dirname "$0")")
+cd "${ROOT:-$scripts/..}"
+[ $# -gt 0 ] || for pair in pkg/apis=pkg/apis/openapi test/fixture/api=test/fixture/openapi sample/apis=sample/openapi; do
+  [ ! -d "${pair%=*}" ] || set -- "$@" "$pair"
+done
 
 module=$(go list -m)
 dir() { go mod download "$1" && go list -m -f '{{.Dir}}' "$1"; }
 codegen=$(dir k8s.io/code-generator)
 export GOBIN=$PWD/bin/generators GOFLAGS="${GOFLAGS:-} -mod=mod"
-boilerplate=$PWD/scripts/boilerplate.go.txt
+boilerplate=$scripts/boilerplate.go.txt
 
 if ! command -v protoc >/dev/null; then
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -23,8 +33,7 @@ fi
 # Deepcopy, defaults, conversions and validation: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
-roots=(pkg/apis test/fixture/api)
-[ ! -d sample ] || roots+=(sample/apis)
+roots=("${@%=*}")
 # Kinds of ours refer to them. They are read, and must not be written: they lie in the module cache, where root could.
 others=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
 KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}")
@@ -43,13 +52,22 @@ gen_openapi() { # DIRECTORY TYPES
     --output-model-name-file zz_generated.model_name.go --report-filename /dev/null "${KUBE_CODEGEN_READONLY_PKGS[@]/#/--readonly-pkg=}" \
     $(packages "$2") "${others[@]}" k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,version,api/resource}
 }
-gen_openapi pkg/apis/openapi pkg/apis
-[ ! -d sample ] || gen_openapi sample/openapi sample/apis
-gen_openapi test/fixture/openapi test/fixture/api
+for pair; do gen_openapi "${pair#*=}" "${pair%=*}"; done
 
-# The clients of the sample. What they and its types are made of can be a module of its own.
-[ ! -d sample ] || kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig \
-  --output-dir sample/client --output-pkg "$module/sample/client" sample/apis
+# plurals are the exceptions from English in the tags +resourceName, as Kind:Kinds.
+plurals() {
+  grep -rh -e '^// +resourceName=' -e '^type .* struct {$' "$1" --include '*.go' | awk '
+    /^\/\// { sub(/.*=/, ""); plural = $0; next }
+    plural != "" {
+      for (n = 0; substr(tolower($2), n + 1, 1) == substr(plural, n + 1, 1); n++);
+      printf "%s%s:%s%s", sep, $2, substr($2, 1, n), substr(plural, n + 1); sep = ","; plural = ""
+    }'
+}
+for root in "${roots[@]}"; do
+  grep -rq '^// +genclient$' "$root" --include '*.go' || continue
+  kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig --plural-exceptions "$(plurals "$root")" \
+    --output-dir "$root/client" --output-pkg "$module/$root/client" "$root"
+done
 
 # The methods by which the library knows that a version is deprecated: that script has no part for it.
 echo "Generating lifecycle methods"

@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	v1ac "example.com/extension-apiserver/sample/apis/client/applyconfiguration/workshop/v1"
+	"example.com/extension-apiserver/sample/apis/client/clientset/versioned"
+	"example.com/extension-apiserver/sample/apis/client/informers/externalversions"
+	listers "example.com/extension-apiserver/sample/apis/client/listers/workshop/v1"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	v1ac "example.com/extension-apiserver/sample/client/applyconfiguration/workshop/v1"
-	"example.com/extension-apiserver/sample/client/clientset/versioned"
-	"example.com/extension-apiserver/sample/client/informers/externalversions"
-	listers "example.com/extension-apiserver/sample/client/listers/workshop/v1"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"example.com/extension-apiserver/sample/client/clientset/versioned"
+	"example.com/extension-apiserver/sample/apis/client/clientset/versioned"
 )
 
 func main() {

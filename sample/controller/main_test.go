@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/sample/apis/client/clientset/versioned"
+	workshopv1 "example.com/extension-apiserver/sample/apis/client/clientset/versioned/typed/workshop/v1"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/sample/client/clientset/versioned"
-	workshopv1 "example.com/extension-apiserver/sample/client/clientset/versioned/typed/workshop/v1"
 )
 
 // asController makes the test binary the controller, so that it runs as a process of its own.

@@ -41,14 +41,14 @@ func TestTemplate(t *testing.T) {
 	}
 	scripttest.Shell(t, dir, "go vet ./...") // which compiles all
 	out := scripttest.Shell(t, dir, "go test ./pkg/... ./cmd/... $(go list ./sample/... | grep -v -e /docs -e /template)")
-	if want := "ok  \t" + module + "/sample/registry/sprocket"; !strings.Contains(out, want) {
+	if want := "ok  \t" + module + "/sample/registry/workshop/sprocket"; !strings.Contains(out, want) {
 		t.Errorf("tests after the rename: got no %q, want the new kind's among them:\n%s", want, out)
 	}
 }
 
 // TestCostOfAKind: the smallest complete kind takes fewer than 200 lines by hand, tests aside.
 func TestCostOfAKind(t *testing.T) {
-	const files = "git ls-files '*gadget*' ':!*_test.go' ':!sample/client'"
+	const files = "git ls-files '*gadget*' ':!*_test.go' ':!sample/apis/client'"
 	if lines := strings.Fields(scripttest.Shell(t, filepath.Join("..", ".."), files+" | xargs cat | wc -l"))[0]; len(lines) > 3 || lines >= "200" {
 		t.Errorf("lines of Gadget: got %s, want fewer than 200 in\n%s", lines, scripttest.Shell(t, filepath.Join("..", ".."), files))
 	}

@@ -3,7 +3,7 @@
 // Package v1 is the served and stored version v1 of the API group workshop.example.com. Its tags are the source of
 // the OpenAPI schema, the defaults, the conversions and the generated validation (make generate).
 //
-// Clients, sample/install and the generated code use it; it calls nothing but apimachinery.
+// Clients, sample/apis/workshop/install and the generated code use it; it calls nothing but apimachinery.
 //
 // validation-gen refuses tags that it counts as Beta (immutable, maxLength, minimum, ...) in a version named v1,
 // because the built-in APIs must not depend on them yet. Here they are enforced by the strategies, so the lint is off.

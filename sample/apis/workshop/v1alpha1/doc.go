@@ -4,7 +4,7 @@
 // with fields of other names in other places. It shows how an old version stays usable without loss: widget_conversion.go
 // moves what has a place in v1 and keeps the rest in annotations.
 //
-// Clients, sample/install and the generated code use it; it calls nothing but apimachinery.
+// Clients, sample/apis/workshop/install and the generated code use it; it calls nothing but apimachinery.
 //
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1alpha1

@@ -4,7 +4,7 @@
 // version that became stable unchanged. Its tags are the source of the OpenAPI schema, the defaults, the conversions and
 // the generated validation (make generate); they stand here too because the rules run on the version of the request.
 //
-// Clients, sample/install and the generated code use it; it calls nothing but apimachinery.
+// Clients, sample/apis/workshop/install and the generated code use it; it calls nothing but apimachinery.
 //
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1beta1
