@@ -15,7 +15,7 @@ help: ## Print the targets.
 
 .PHONY: run
 run: controlplane build ## Start a control plane with our API behind it; Ctrl-C stops it.
-	@go build -o bin/run-env ./test/run && exec bin/run-env
+	@go build -o bin/run-env ./pkg/envtest/run && exec bin/run-env
 
 .PHONY: run-clean
 run-clean: ## Forget the objects and logs of `make run`.
@@ -91,7 +91,7 @@ test-fips: controlplane build-fips ## Test the binaries of `make build-fips` (30
 
 .PHONY: test-image
 test-image: ## Build the images in two clean folders with empty caches, compare them and look inside (10 minutes).
-	cd scripts/image && IMAGE_TEST_CACHE="$(IMAGE_TEST_CACHE)" go test -timeout 40m -v ./...
+	IMAGE_TEST_CACHE="$(IMAGE_TEST_CACHE)" go test -tags reproducible -timeout 40m -v ./scripts/image/...
 
 .PHONY: test-mutations
 test-mutations: controlplane ## Take behaviours away one by one; the test named for each must fail. PART=2/3 is a third of them.
@@ -139,11 +139,11 @@ kind-deploy: kind-load ## Install OVERLAY (default sample/manifests/kind) with t
 
 .PHONY: kind-test
 kind-test: ## Run the end-to-end suites on it (default: default, then uninstall): make kind-test SUITE=production
-	@SUITE="$(SUITE)" scripts/kind.sh test
+	@scripts/kind-test.sh $(SUITE)
 
 .PHONY: kind-test-all
 kind-test-all: image ## Make a cluster, run all suites on it, and remove it (12 minutes).
-	@scripts/kind.sh all
+	@scripts/kind-test.sh all
 
 .PHONY: kind-test-konnectivity
 kind-test-konnectivity: image controlplane ## Make a cluster behind konnectivity, test it, and remove it (KEEP=1 does not).

@@ -3,6 +3,7 @@
 package sample
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"sigs.k8s.io/randfill"
 
+	"example.com/extension-apiserver/pkg/apitesting"
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
@@ -63,4 +66,15 @@ func TestEveryKindIsServed(t *testing.T) {
 			t.Errorf("kinds served as %s (-want +got):\n%s", gv, diff)
 		}
 	}
+}
+
+// TestRoundTrip: no version of a kind loses what another has.
+func TestRoundTrip(t *testing.T) {
+	apitesting.RoundTrip(t, API(), func(s *workshop.WidgetSpec, c randfill.Continue) {
+		c.FillNoCustom(s)
+		// v1alpha1 keeps the materials by name.
+		for i := range s.Parts {
+			s.Parts[i].Name += fmt.Sprintf("-%d", i)
+		}
+	})
 }

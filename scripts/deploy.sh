@@ -6,11 +6,10 @@
 #
 # Usage: scripts/deploy.sh        Variables: scripts/overlay.sh, and
 #   TIMEOUT   seconds for each wait (default 300)
-#   OBJECTS   directory with objects of the API, whose creation is tried at the end (default: sample/objects)
 set -euo pipefail
-cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-source scripts/overlay.sh
+# shellcheck source=scripts/overlay.sh
+source "$(dirname "$0")/overlay.sh"
 timeout=${TIMEOUT:-300}
 # Seccomp, restricted Pod Security and policy/v1 are older; ValidatingAdmissionPolicy v1, which the server evaluates, came with 1.30.
 oldest=1.30
@@ -206,11 +205,11 @@ apply "$work/apiservices.yaml"
 wait_for "the Jobs" jobs_complete
 wait_for "the APIServices to be Available" available
 wait_for "discovery to show $all" discovered
-mapfile -t objects < <(grep -lE "^apiVersion: \"?(${all// /|})/" "${OBJECTS:-sample/objects}"/*.yaml 2>/dev/null)
+mapfile -t objects < <(grep -lE "^apiVersion: \"?(${all// /|})/" "$objects_directory"/*.yaml 2>/dev/null)
 if [ ${#objects[@]} -gt 0 ]; then
   wait_for "a write to be accepted (dry run of ${objects[*]})" writable
 else
-  say "no write is tried: OBJECTS is '${OBJECTS:-sample/objects}', with no object of $all"
+  say "no write is tried: OBJECTS is '$objects_directory', with no object of $all"
 fi
 created=()
 say "the API $all is ready"

@@ -7,10 +7,10 @@
 #   TYPES    folder of types, with a folder for each group and in it one for each version. Where a type has the tag +genclient, its
 #            clients are written to TYPES/client.
 #   OPENAPI  folder for the OpenAPI definitions of these types. Default: the folders of the kit.
-#   ROOT     folder of the Go module (default: the kit)
+# Variables: ROOT of scripts/project.sh
 set -euo pipefail
-scripts=$(realpath "$(dirname "$0")")
-cd "${ROOT:-$scripts/..}"
+# shellcheck source=scripts/project.sh
+source "$(dirname "$0")/project.sh"
 [ $# -gt 0 ] || for pair in pkg/apis=pkg/apis/openapi test/fixture/api=test/fixture/openapi sample/apis=sample/openapi; do
   [ ! -d "${pair%=*}" ] || set -- "$@" "$pair"
 done

@@ -6,13 +6,14 @@
 #   bin/images/NAME.ref   the name with the tag, as a manifest says it
 #   bin/images/NAME.cdx.json  the SBOM: the image by its digest, its binaries and the modules in them
 #
-# Usage: scripts/image.sh
+# Usage: scripts/image.sh     Variables: scripts/project.sh, and
 #   IMAGE_PREFIX       what comes before /NAME (default: localhost, which no node pulls from)
 #   PLATFORMS          a list such as linux/amd64,linux/arm64; more than one makes an index (default: linux on this architecture)
 #   SOURCE_DATE_EPOCH  the time of the image and of its files (default: that of the commit)
 # The same commit, platforms and version of Go give the same digest in every folder.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+# shellcheck source=scripts/project.sh
+source "$(dirname "$0")/project.sh"
 
 version=$(git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-unstamped)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -24,7 +25,7 @@ IFS=, read -ra platforms <<<"${PLATFORMS:-linux/$(go env GOARCH)}"
 mkdir -p bin/images
 work=$(mktemp -d bin/images/.build.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-(cd scripts/image && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o ../../bin/ . ./sbom)
+env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o bin/ "$kit/scripts/image" "$kit/scripts/image/sbom"
 
 # Without -trimpath the binary holds the path of this folder; with -buildvcs it would hold whether the tree was a git checkout.
 for platform in "${platforms[@]}"; do
@@ -34,10 +35,10 @@ for platform in "${platforms[@]}"; do
     exit 2
   fi
   mkdir -p "$work/$platform"
-  GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOOS=$os GOARCH=$arch OUT=$work/$platform scripts/build.sh ./cmd/...
+  GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOOS=$os GOARCH=$arch OUT=$work/$platform "$scripts/build.sh" "$server" "$kit/cmd/certgen"
 done
 
-for name in extension-apiserver certgen; do
+for name in "$server_name" certgen; do
   # A tag has no +, which a version may have.
   ref=$prefix/$name:${version//+/_}
   args=()

@@ -84,7 +84,7 @@ load_images() {
 cluster_config() {
   mkdir -p .kind
   section "A new cluster" sh >.kind/prepare.sh # not in $work: a cluster that is kept mounts it when it starts again
-  cat test/e2e/kind/cluster.yaml
+  cat scripts/kind.yaml
   printf '  kubeadmConfigPatches:\n  - |\n'
   section "A new cluster" yaml | sed 's/^/    /'
   cat <<EOF

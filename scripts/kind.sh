@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # A kind cluster for trying and testing the deployment. Its kubeconfig is .kind/kubeconfig; ~/.kube/config is not touched.
 #
-# Usage: scripts/kind.sh up|load|deploy|test|down
-#        scripts/kind.sh all                          makes a cluster, runs all suites, removes it
+# Usage: scripts/kind.sh up|load|deploy|down
+#        scripts/kind.sh load NAME                    loads bin/images/NAME.tar
+#        scripts/kind.sh need-cluster                 fails if there is none, and writes its kubeconfig
 #        scripts/kind.sh routing endpoints|cluster-ip
 #        scripts/kind.sh kube-apiserver               prints its container
 #        scripts/kind.sh await-kube-apiserver BEFORE  waits for another container of it, after a change of its manifest
+# Variables: scripts/project.sh, and
 #   KIND_CLUSTER     name of the cluster (default: workshop)
 #   KIND_NODE_IMAGE  node image (default: the one that this version of kind names, which the container engine pulls)
-#   KIND_CONFIG      kind's configuration (default: test/e2e/kind/cluster.yaml)
-#   OVERLAY          what deploy installs (default: sample/manifests/kind)
-#   SUITE            uninstall, default, components, production, with blanks between (default: default uninstall); konnectivity is that of
-#                    scripts/kind-konnectivity.sh
+#   KIND_CONFIG      kind's configuration (default: scripts/kind.yaml)
 #   KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
-cd "$(dirname "$0")/.."
+# shellcheck source=scripts/project.sh
+source "$(dirname "$0")/project.sh"
 
 cluster=${KIND_CLUSTER:-workshop}
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
@@ -31,7 +31,12 @@ need_engine() {
   out=$("$engine" info 2>&1 >/dev/null) ||
     fail "a container engine is needed and $engine does not answer; start it and try again ($(tail -n 1 <<<"$out"))"
 }
-build_kind() { (cd scripts/tools && CGO_ENABLED=0 go build -o ../../bin/kind sigs.k8s.io/kind); }
+# kind is a tool of a project's module; the kit has a module of its own for tools.
+build_kind() {
+  local module=.
+  [ ! -d "$scripts/tools" ] || module=$scripts/tools
+  CGO_ENABLED=0 go build -C "$module" -o "$PWD/bin/kind" sigs.k8s.io/kind
+}
 exists() { bin/kind get clusters --quiet | grep -qx -- "$cluster"; }
 ours() { [ -e "$made" ] || fail "$1"; }
 
@@ -47,7 +52,7 @@ up() {
     say "creating cluster $cluster"
     touch "$made"
     bin/kind create cluster --name "$cluster" --kubeconfig "$KUBECONFIG" --wait 180s \
-      --config "${KIND_CONFIG:-test/e2e/kind/cluster.yaml}" ${KIND_NODE_IMAGE:+--image "$KIND_NODE_IMAGE"}
+      --config "${KIND_CONFIG:-$scripts/kind.yaml}" ${KIND_NODE_IMAGE:+--image "$KIND_NODE_IMAGE"}
   fi
   say "ready; use it with: export KUBECONFIG=$KUBECONFIG"
 }
@@ -62,59 +67,19 @@ need_cluster() {
 
 load() {
   need_cluster
+  [ $# -gt 0 ] || set -- "$server_name" certgen
   local name
-  for name in extension-apiserver certgen; do
+  for name; do
     [ -f "bin/images/$name.tar" ] || fail "there is no bin/images/$name.tar; run: make image"
     bin/kind load image-archive --quiet --name "$cluster" "bin/images/$name.tar"
     say "loaded $(cat "bin/images/$name.ref")"
   done
 }
 
-# images names what load brought, for deploy.sh and for the suites.
-images() {
-  [ -f bin/images/extension-apiserver.ref ] || fail "there are no images; run: make kind-deploy"
-  IMAGE=$(cat bin/images/extension-apiserver.ref)
-  CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
-  export IMAGE CERTGEN_IMAGE
-}
-
 deploy() {
   need_cluster
-  images
-  scripts/deploy.sh
-}
-
-# load_etcd brings the etcd of the control plane, for the cluster of the suite "production".
-load_etcd() {
-  make --no-print-directory controlplane
-  local binary version
-  binary=$(echo bin/[0-9]*/etcd)
-  version=$("$binary" --version | sed -n 's/^etcd Version: //p')
-  export ETCD_IMAGE=localhost/etcd:v$version
-  bin/image --ref "$ETCD_IMAGE" --out bin/images/etcd --created 0 --binary "linux/$(go env GOARCH)=$binary"
-  bin/kind load image-archive --quiet --name "$cluster" bin/images/etcd.tar
-}
-
-# Each suite is a test of test/e2e: TestDefault, TestUninstall, TestComponents, TestProduction, TestKonnectivity.
-test_suites() {
-  local suite suites
-  read -ra suites <<<"${SUITE:-default uninstall}"
-  need_cluster
-  images
-  for suite in "${suites[@]}"; do
-    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, uninstall, components or production"
-    [ "$suite" != production ] || load_etcd
-    say "suite $suite"
-    CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
-  done
-}
-
-# all_suites begins with "uninstall", which wants a cluster that nothing was ever deployed to.
-all_suites() {
-  local status=0
-  scripts/kind.sh up && scripts/kind.sh load && SUITE=uninstall scripts/kind.sh test &&
-    scripts/kind.sh deploy && SUITE="default components production" scripts/kind.sh test || status=$?
-  scripts/kind.sh down && return $status
+  [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
+  IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) "$scripts/deploy.sh"
 }
 
 node_shell() { "$engine" exec --interactive "$cluster-control-plane" bash -euo pipefail -c "$1"; }
@@ -164,11 +129,11 @@ down() {
 }
 
 case ${1:-} in
-  up | load | deploy | down) "$1" ;;
+  up | deploy | down) "$1" ;;
+  load) shift; load "$@" ;;
+  need-cluster) need_cluster ;;
   routing) routing "${2:-}" ;;
   kube-apiserver) kube_apiserver ;;
   await-kube-apiserver) await_kube_apiserver "${2:?expected the container before}" ;;
-  test) test_suites ;;
-  all) all_suites ;;
-  *) echo "kind: expected up, load, deploy, test, all, routing, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
+  *) echo "kind: expected up, load, deploy, routing, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
 esac

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/build.sh
-go build -o bin/run-env ./test/run
+go build -o bin/run-env ./pkg/envtest/run
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # Sourced by deploy.sh and undeploy.sh: the overlay as objects, and how to speak to the cluster and to a person.
 #
-#   OVERLAY            directory of a kustomization (default: sample/manifests/kind: storage on a volume, certificates by certgen)
+# Variables: those of scripts/project.sh, and
 #   IMAGE, CERTGEN_IMAGE  full names with tags, instead of those in the overlay
 #   KUBECONFIG         as kubectl has it
 #   KUBECTL            the command (default: bin/1.36/kubectl if it was built, or kubectl)
 
-overlay=${OVERLAY:-sample/manifests/kind}
+# shellcheck source=scripts/project.sh
+source "$(dirname "${BASH_SOURCE[0]}")/project.sh"
 kubectl=${KUBECTL:-$([ -x bin/1.36/kubectl ] && echo bin/1.36/kubectl || echo kubectl)}
 
 me=$(basename "$0" .sh)

@@ -7,10 +7,10 @@
 #   PURGE=1   remove the data too: nothing is left
 #   TIMEOUT   seconds for each wait (default 300)
 set -euo pipefail
-cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-source scripts/overlay.sh
+# shellcheck source=scripts/overlay.sh
+source "$(dirname "$0")/overlay.sh"
 timeout=${TIMEOUT:-300}
 purge=${PURGE:-}
 [[ $purge == "" || $purge == 0 || $purge == 1 ]] || fail "PURGE is '$purge', expected 1 or nothing"

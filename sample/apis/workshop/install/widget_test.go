@@ -9,31 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"sigs.k8s.io/randfill"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
-
-func init() {
-	fuzzers = append(fuzzers, func(s *workshop.WidgetSpec, c randfill.Continue) {
-		c.FillNoCustom(s)
-		if s.Grade == "" {
-			s.Grade = workshop.WidgetGradeStandard
-		}
-		if s.Replicas == nil {
-			s.Replicas = new(int32(1))
-		}
-		// v1alpha1 keeps the materials by name.
-		for i := range s.Parts {
-			s.Parts[i].Name += fmt.Sprintf("-%d", i)
-		}
-	}, func(p *workshop.WidgetPart, c randfill.Continue) {
-		c.FillNoCustom(p)
-		if p.Quantity == nil {
-			p.Quantity = new(int32(1))
-		}
-	})
-}
 
 // TestWidgetDefaults: the least that a client can send gets the same defaults in every version.
 func TestWidgetDefaults(t *testing.T) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command run is `make run`: it starts the environment of the tests on one directory, tells how to use it, and keeps it
-// running until it is interrupted. scripts/measure.sh uses it too.
+// Command run is `make run` of the kit and of projects: it starts the environment of the tests on one directory, tells how to use
+// it, and keeps it running until it is interrupted. scripts/measure.sh uses it too.
 package main
 
 import (
@@ -30,17 +30,18 @@ import (
 )
 
 type flags struct {
-	dir, server  string
-	externalEtcd bool
-	copyOf       string
-	copies       int
-	measure      time.Duration
+	dir, server, objects string
+	externalEtcd         bool
+	copyOf               string
+	copies               int
+	measure              time.Duration
 }
 
 func main() {
 	var f flags
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
 	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver", "Main package of the server, or the absolute path of its file.")
+	flag.StringVar(&f.objects, "objects", "sample/objects", "Directory with objects of the API, for the commands that are printed.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
 	flag.StringVar(&f.copyOf, "copy-of", "", "File with an object of which copies are created first, in the namespace default.")
 	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
@@ -82,7 +83,7 @@ In another terminal:
   export KUBECONFIG=%s PATH=%s:$PATH
 %s
 Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
-`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples())
+`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(f.objects))
 	<-e.Done()
 	if ctx.Err() == nil {
 		return e.Failure()
@@ -91,10 +92,10 @@ Ctrl-C stops everything. The next make run finds the objects again; make run-cle
 	return nil
 }
 
-// examples are commands for the objects of the sample, if it is there.
-func examples() string {
+// examples are commands for the objects in a directory.
+func examples(dir string) string {
 	var commands strings.Builder
-	files, _ := filepath.Glob("sample/objects/*.yaml") // the pattern is right
+	files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	for _, file := range files {
 		fmt.Fprintf(&commands, "  kubectl create -f %s -o yaml\n", file)
 	}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
+#
+# Usage: scripts/kind-test.sh [SUITE ...]   default, uninstall, components or production (default: default uninstall)
+#        scripts/kind-test.sh all           makes a cluster, runs all suites, removes it
+# Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
+set -euo pipefail
+# shellcheck source=scripts/project.sh
+source "$(dirname "$0")/project.sh"
+export KUBECONFIG=$PWD/.kind/kubeconfig
+
+fail() { echo "kind-test: $*" >&2; exit 1; }
+
+# load_etcd brings the etcd of the control plane, for the cluster of the suite "production".
+load_etcd() {
+  make --no-print-directory controlplane
+  local binary version
+  binary=$(echo bin/[0-9]*/etcd)
+  version=$("$binary" --version | sed -n 's/^etcd Version: //p')
+  export ETCD_IMAGE=localhost/etcd:v$version
+  bin/image --ref "$ETCD_IMAGE" --out bin/images/etcd --created 0 --binary "linux/$(go env GOARCH)=$binary"
+  echo "$ETCD_IMAGE" >bin/images/etcd.ref
+  scripts/kind.sh load etcd
+}
+
+# Each suite is a test of test/e2e: TestDefault, TestUninstall, TestComponents, TestProduction, TestKonnectivity.
+run() {
+  local suite
+  scripts/kind.sh need-cluster
+  [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
+  IMAGE=$(cat "bin/images/$server_name.ref")
+  CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
+  export IMAGE CERTGEN_IMAGE
+  for suite; do
+    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, uninstall, components or production"
+    [ "$suite" != production ] || load_etcd
+    printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
+    CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
+  done
+}
+
+# all begins with "uninstall", which wants a cluster that nothing was ever deployed to.
+all() {
+  local status=0
+  { scripts/kind.sh up && scripts/kind.sh load && scripts/kind-test.sh uninstall &&
+    scripts/kind.sh deploy && scripts/kind-test.sh default components production; } || status=$?
+  scripts/kind.sh down && return $status
+}
+
+[ $# -gt 0 ] || set -- default uninstall
+if [ "$*" = all ]; then all; else run "$@"; fi
