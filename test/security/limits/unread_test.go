@@ -99,6 +99,22 @@ func TestS37SlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The server refuses a connection in the handshake, which the client sees later, as long as those of the tests before take all places.
+	shared.Eventually(t, "connections to be accepted", patience, func(context.Context) error {
+		for range 6 {
+			conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				return err
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				return err
+			}
+			_ = resp.Body.Close()
+		}
+		return nil
+	})
 	// All at once, and not as parallel subtests, of which there are as many at a time as cores.
 	type sent struct {
 		name        string
@@ -222,8 +238,9 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	ended := make(chan slowEnd, 1)
 	go func() {
 		// The end of a stream can come before its answer.
-		status := "no answer"
-		if resp, err := client.RoundTrip(req); err == nil {
+		resp, err := client.RoundTrip(req)
+		status := fmt.Sprintf("no answer (%v)", err)
+		if err == nil {
 			_ = resp.Body.Close()
 			status = fmt.Sprint(resp.StatusCode)
 		}
