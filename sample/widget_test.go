@@ -3,14 +3,27 @@
 package sample
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/randfill"
 
+	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
+
+func init() {
+	fuzzers = append(fuzzers, func(s *workshop.WidgetSpec, c randfill.Continue) {
+		c.FillNoCustom(s)
+		// v1alpha1 keeps the materials by name.
+		for i := range s.Parts {
+			s.Parts[i].Name += fmt.Sprintf("-%d", i)
+		}
+	})
+}
 
 // TestWidgetSubresources: every version that serves widgets serves all of their subresources.
 func TestWidgetSubresources(t *testing.T) {
