@@ -155,6 +155,10 @@ kind-down: ## Remove that cluster, and no other.
 
 ##@ Make it yours
 
+.PHONY: new
+new: ## Make a project that imports the kit: make new DIR=... MODULE=... GROUP=... KIND=... FLAGS="--subresources=status"
+	@go run ./cmd/scaffold new --dir="$(DIR)" --module="$(MODULE)" --group="$(GROUP)" --kind="$(KIND)" $(FLAGS)
+
 .PHONY: rename
 rename: ## Rename the Go module of a fork: make rename MODULE=git.example.org/team/api
 	@scripts/rename.sh "$(MODULE)"

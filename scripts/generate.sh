@@ -19,7 +19,10 @@ module=$(go list -m)
 dir() { go mod download "$1" && go list -m -f '{{.Dir}}' "$1"; }
 codegen=$(dir k8s.io/code-generator)
 export GOBIN=$PWD/bin/generators GOFLAGS="${GOFLAGS:-} -mod=mod"
+# A project has the header of its generated files, if any, beside its go.mod.
 boilerplate=$scripts/boilerplate.go.txt
+[ -f "$boilerplate" ] || boilerplate=$PWD/boilerplate.go.txt
+[ -f "$boilerplate" ] || boilerplate=/dev/null
 
 if ! command -v protoc >/dev/null; then
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -63,10 +66,17 @@ plurals() {
       printf "%s%s:%s%s", sep, $2, substr($2, 1, n), substr(plural, n + 1); sep = ","; plural = ""
     }'
 }
+# client-gen looks for types by directory, and only in the module of the directory that it runs in.
+gen_clients() { # TYPES
+  local types module_directory
+  types=$(realpath "$1")
+  module_directory=$(go -C "$1" list -m -f '{{.Dir}}')
+  (cd "$module_directory" && kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig \
+    --plural-exceptions "$(plurals "$types")" --output-dir "$types/client" --output-pkg "$module/$1/client" "$types")
+}
 for root in "${roots[@]}"; do
   grep -rq '^// +genclient$' "$root" --include '*.go' || continue
-  kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig --plural-exceptions "$(plurals "$root")" \
-    --output-dir "$root/client" --output-pkg "$module/$root/client" "$root"
+  gen_clients "$root"
 done
 
 # The methods by which the library knows that a version is deprecated: that script has no part for it.

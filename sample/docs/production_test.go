@@ -33,7 +33,7 @@ func TestBackupDoc(t *testing.T) {
 	}
 	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), bins[0], os.Getenv("PATH")}, ":"))
 
-	server := makeRun(t, dir, "make run")
+	server := scripttest.MakeRun(t, dir, "make run")
 	const gadgets = "sample/objects/gadget.yaml"
 	scripttest.Shell(t, dir, "kubectl apply -f "+gadgets)
 	saved := scripttest.Shell(t, dir, "kubectl get -o yaml -f "+gadgets)
@@ -41,17 +41,17 @@ func TestBackupDoc(t *testing.T) {
 		t.Errorf("save: got\n%swant one object saved, and a healthy leader", out)
 	}
 	scripttest.Shell(t, dir, "kubectl delete -f "+gadgets)
-	server.interrupt(t)
+	server.Interrupt(t)
 	if out := scripttest.Shell(t, dir, blocks[1]); !strings.Contains(out, "Restored backup.db\n") {
 		t.Errorf("restore: got\n%s", out)
 	}
 
-	server = makeRun(t, dir, "make run")
+	server = scripttest.MakeRun(t, dir, "make run")
 	if got := scripttest.Shell(t, dir, "kubectl get -o yaml -f "+gadgets); got != saved {
 		t.Errorf("object after the restore: got\n%swant\n%s", got, saved)
 	}
 	if out := scripttest.Shell(t, dir, blocks[2]); strings.Count(out, "\n") != 2 {
 		t.Errorf("defragment: got\n%swant one member", out)
 	}
-	server.interrupt(t)
+	server.Interrupt(t)
 }

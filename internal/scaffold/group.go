@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scaffold
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// addGroup adds a group with its first kind, since none can be served without.
+func (w work) addGroup(p *project, name string, k Kind) error {
+	problems := slices.Concat(checkTools(), validateGroup(name), k.validate())
+	groups, err := p.groups()
+	if err != nil {
+		return errors.Join(append(problems, err)...)
+	}
+	group := groupOf(name)
+	for _, g := range groups {
+		switch {
+		case g.Name == name:
+			pkg, have, err := p.find(g, k.Kind)
+			if err != nil {
+				return err
+			}
+			if pkg == "" {
+				return fmt.Errorf("the group %s is there, without the kind %s; add that with: scaffold kind add --group %s %s", name, k.Kind, name, k.Kind)
+			}
+			if err := errors.Join(have.differences(k)...); err != nil {
+				return err
+			}
+			fmt.Fprintf(w.out, "The group %s is there already, with the kind %s.\n", name, k.Kind)
+			return nil
+		case g.Package == group.Package:
+			problems = append(problems, fmt.Errorf("the groups %s and %s would be one Go package, %s; choose a group with another first label", g.Name, name, g.Package))
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	return w.change(p, "Added the group "+name+" with the kind "+k.Kind+".", func(p *project) error {
+		d := data{kindData: k, Group: group, Version: firstVersion, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry")}
+		if err := p.renderGroup(d); err != nil {
+			return err
+		}
+		api, err := readSource(p.path("api.go"))
+		if err != nil {
+			return err
+		}
+		list, err := groupList(api)
+		if err != nil {
+			return err
+		}
+		if err := api.insert(list, fmt.Sprintf(`{
+			Name:           %[1]s.GroupName,
+			AddToScheme:    %[1]sinstall.AddToScheme,
+			StorageVersion: %[1]sinstall.StorageVersion().Version,
+			Kinds: []registry.NewStorage{},
+		}`, group.Package)); err != nil {
+			return err
+		}
+		if err := errors.Join(api.importAs("", p.pkg("apis", group.Package)), api.importAs(group.Package+"install", p.pkg("apis", group.Package, "install")), api.write()); err != nil {
+			return err
+		}
+		return p.addKind(group, firstVersion, k)
+	})
+}
+
+// renameGroup gives a group another name, in all files of the project. Its Go packages keep theirs.
+func (w work) renameGroup(p *project, from, to string) error {
+	problems := append(checkTools(), validateGroup(to)...)
+	groups, err := p.groups()
+	if err != nil {
+		return errors.Join(append(problems, err)...)
+	}
+	names := map[string]bool{}
+	for _, g := range groups {
+		names[g.Name] = true
+	}
+	switch {
+	case !names[from] && names[to]:
+		fmt.Fprintf(w.out, "The group %s is named so already.\n", to)
+		return nil
+	case !names[from]:
+		problems = append(problems, fmt.Errorf("there is no group %q", from))
+	case names[to]:
+		problems = append(problems, fmt.Errorf("there is a group %q already", to))
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	return w.change(p, "Renamed the group "+from+" to "+to+". Objects are stored under the name of their group: those of the old one are not found under the new.",
+		func(p *project) error {
+			names, err := walk(p.path())
+			if err != nil {
+				return err
+			}
+			// A longer name that ends or begins with it is another's.
+			word := regexp.MustCompile(`(^|[^a-zA-Z0-9.-])` + regexp.QuoteMeta(from) + `([^a-zA-Z0-9-]|$)`)
+			reversed := regexp.MustCompile(`\b` + regexp.QuoteMeta(Group{Name: from}.Reversed()) + `\b`)
+			for _, name := range names {
+				if strings.HasPrefix(name, "kit/") || filepath.Base(name) == "go.sum" || filepath.Base(name) == "go.mod" {
+					continue
+				}
+				path := p.path(name)
+				text, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				renamed := word.ReplaceAll(text, []byte("${1}"+to+"${2}"))
+				renamed = reversed.ReplaceAll(renamed, []byte(Group{Name: to}.Reversed()))
+				if string(renamed) == string(text) {
+					continue
+				}
+				if err := os.WriteFile(path, renamed, 0o644); err != nil { //nolint:gosec // as Git writes it
+					return err
+				}
+			}
+			return nil
+		})
+}

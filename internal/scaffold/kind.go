@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scaffold
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// addKind adds a kind to a group, in one version. What is there already with the same arguments is left alone.
+func (w work) addKind(p *project, group, version string, k Kind) error {
+	g, err := p.group(group)
+	if err != nil {
+		return errors.Join(append([]error{err}, k.validate()...)...)
+	}
+	problems := append(checkTools(), k.validate()...)
+	versions, err := p.versions(g.Group)
+	if err != nil {
+		return err
+	}
+	if version == "" {
+		version = versions[0]
+	} else if !slices.Contains(versions, version) {
+		problems = append(problems, fmt.Errorf("there is no version %q of %s, expected one of %s", version, g.Name, strings.Join(versions, ", ")))
+	}
+	there, more := p.collisions(g, k)
+	if problems = append(problems, more...); len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	if there {
+		fmt.Fprintf(w.out, "The kind %s is there already, as it was asked for.\n", k.Kind)
+		return nil
+	}
+	return w.change(p, "Added the kind "+k.Kind+". Its fields are in "+p.shown(p.path("apis", g.Package, version, k.Package()+".go"))+"; run: make test",
+		func(p *project) error { return p.addKind(g.Group, version, k) })
+}
+
+// collisions looks for kinds with one of the names.
+func (p *project) collisions(g served, k Kind) (there bool, problems []error) {
+	for _, pkg := range g.kinds {
+		have, err := p.kind(pkg)
+		if err != nil {
+			continue // it has another form, and other names
+		}
+		switch {
+		case have.Kind == k.Kind:
+			return true, have.differences(k)
+		case have.Package() == k.Package():
+			problems = append(problems, fmt.Errorf("the kinds %s and %s have the same name in lower case", have.Kind, k.Kind))
+		}
+		names := append([]string{have.Plural, have.Singular()}, have.ShortNames...)
+		for _, name := range append([]string{k.Plural, k.Singular()}, k.ShortNames...) {
+			if slices.Contains(names, name) {
+				problems = append(problems, fmt.Errorf("the name %q of %s is one of the kind %s; choose another with --plural or --short-names", name, k.Kind, have.Kind))
+			}
+		}
+	}
+	return false, problems
+}
+
+func (p *project) addKind(g Group, version string, k Kind) error {
+	d := data{kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry")}
+	if err := p.renderKind(d); err != nil {
+		return err
+	}
+	api, kinds, err := p.kindList(g)
+	if err != nil {
+		return err
+	}
+	alias := k.Package()
+	if _, taken := api.imports()[alias]; taken {
+		alias = g.Package + alias
+	}
+	if err := api.insert(kinds, alias+".NewStorage"); err != nil {
+		return err
+	}
+	name := alias
+	if alias == k.Package() {
+		name = ""
+	}
+	if err := api.importAs(name, p.pkg("registry", g.Package, k.Package())); err != nil {
+		return err
+	}
+	return api.write()
+}
+
+// kindList finds the list of the kinds of a group in api.go.
+func (p *project) kindList(g Group) (*source, *ast.CompositeLit, error) {
+	api, err := readSource(p.path("api.go"))
+	if err != nil {
+		return nil, nil, err
+	}
+	lists, err := groupLists(api)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, lit := range lists {
+		if alias, _, ok := selector(fieldOf(lit, "Name")); ok && strings.HasSuffix(api.imports()[alias], "/apis/"+g.Package) {
+			if kinds, ok := fieldOf(lit, "Kinds").(*ast.CompositeLit); ok {
+				return api, kinds, nil
+			}
+		}
+	}
+	return nil, nil, fmt.Errorf("%s has no list of the kinds of %s", p.shown(api.path), g.Name)
+}
+
+// deleteKind removes a kind with its files and its clients.
+func (w work) deleteKind(p *project, group, kind string) error {
+	g, err := p.group(group)
+	if err != nil {
+		return err
+	}
+	pkg, k, err := p.find(g, kind)
+	if err != nil {
+		return err
+	}
+	if pkg == "" {
+		fmt.Fprintf(w.out, "There is no kind %s in %s.\n", kind, g.Name)
+		return nil
+	}
+	if len(g.kinds) == 1 {
+		return fmt.Errorf("%s is the only kind of %s, and a group without a kind cannot be served; add another kind first", kind, g.Name)
+	}
+	versions, err := p.versions(g.Group)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, version := range versions {
+		if others, err := p.kindsOf(g, version); err == nil && len(others) == 1 && others[0] == kind {
+			problems = append(problems, fmt.Errorf("%s is the only kind of the version %s; delete that first: scaffold version delete %s", kind, version, version))
+		}
+	}
+	if problems = append(problems, checkTools()...); len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	return w.change(p, "Deleted the kind "+kind+". Objects that are stored stay in etcd; delete them before this is rolled out.",
+		func(p *project) error { return p.deleteKind(g.Group, pkg, k, versions) })
+}
+
+// find is the package and what is known of a kind; no package, if there is none.
+func (p *project) find(g served, kind string) (string, Kind, error) {
+	for _, pkg := range g.kinds {
+		k, err := p.kind(pkg)
+		if err != nil {
+			return "", Kind{}, err
+		}
+		if k.Kind == kind {
+			return pkg, k, nil
+		}
+	}
+	return "", Kind{}, nil
+}
+
+// kindsOf are the kinds that a version has.
+func (p *project) kindsOf(g served, version string) ([]string, error) {
+	var out []string
+	for _, pkg := range g.kinds {
+		k, err := p.kind(pkg)
+		if err != nil {
+			return nil, err
+		}
+		file, err := p.kindFile(g.Group, version, k.Kind)
+		if err != nil {
+			return nil, err
+		}
+		if file != "" {
+			out = append(out, k.Kind)
+		}
+	}
+	return out, nil
+}
+
+func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) error {
+	api, kinds, err := p.kindList(g)
+	if err != nil {
+		return err
+	}
+	imports := api.imports()
+	n := slices.IndexFunc(kinds.Elts, func(e ast.Expr) bool {
+		alias, _, ok := selector(e)
+		return ok && imports[alias] == pkg
+	})
+	if n < 0 {
+		return fmt.Errorf("%s has no line of %s", p.shown(api.path), k.Kind)
+	}
+	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write()); err != nil {
+		return err
+	}
+	// Generated code of the kind would not compile; it is all written anew.
+	doomed := []string{filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"), p.path("objects", k.Package()+".yaml")}
+	for _, version := range append([]string{""}, versions...) {
+		file, err := p.kindFile(g, version, k.Kind)
+		if err != nil {
+			return err
+		}
+		if file == "" {
+			continue
+		}
+		base := strings.TrimSuffix(file, ".go")
+		more, err := filepath.Glob(base + "_*.go")
+		if err != nil {
+			return err
+		}
+		doomed = append(append(doomed, file), more...)
+	}
+	for _, path := range doomed {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return p.deleteGenerated()
+}
+
+// deleteGenerated removes the generated code that would not compile after types went or were renamed.
+func (p *project) deleteGenerated() error {
+	names, err := walk(p.path("apis"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(filepath.Base(name), "zz_generated.") {
+			if err := os.Remove(p.path("apis", name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

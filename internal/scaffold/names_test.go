@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scaffold
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestNewRefuses: everything that is wrong is said at once, and nothing is written.
+func TestNewRefuses(t *testing.T) {
+	valid := func() newOptions {
+		return newOptions{
+			dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org",
+			kind: Kind{Kind: "BackupPlan", Plural: "backupplans"},
+		}
+	}
+	if o := valid(); len(o.validate()) > 0 {
+		t.Fatalf("got %v, want nothing wrong", o.validate())
+	}
+	for name, tc := range map[string]struct {
+		change func(*newOptions)
+		want   []string
+	}{
+		"all at once": {func(o *newOptions) { o.dir, o.module, o.group, o.kind.Kind = ".", "a b", "one", "lower" },
+			[]string{`. is not empty`, `the module is "a b"`, `the group is "one", expected one with a dot`, `the kind is "lower"`}},
+		"no directory":              {func(o *newOptions) { o.dir = "" }, []string{"no directory is given"}},
+		"group of Kubernetes":       {func(o *newOptions) { o.group = "x.k8s.io" }, []string{"reserved for Kubernetes"}},
+		"group that begins with Go": {func(o *newOptions) { o.group = "func.example.org" }, []string{`the Go package "func"`}},
+		"group named as a folder":   {func(o *newOptions) { o.group = "client.example.org" }, []string{`the Go package "client"`}},
+		"kind that is a Go keyword": {func(o *newOptions) { o.kind.Kind = "Func" }, []string{`the Go package "func"`}},
+		"kind of a list":            {func(o *newOptions) { o.kind.Kind = "PlanList" }, []string{"needs itself"}},
+		"plural that is the one":    {func(o *newOptions) { o.kind.Kind, o.kind.Plural = "Sheep", "sheep" }, []string{"--plural"}},
+		"scale alone":               {func(o *newOptions) { o.kind.Scale = true }, []string{"scale without status"}},
+		"a field twice": {func(o *newOptions) {
+			o.kind.Columns = []Field{{Path: "spec.a", Type: "string"}, {Path: "spec.a", Type: "integer"}}
+		}, []string{"once string and once integer"}},
+		"a status that is not there": {func(o *newOptions) { o.kind.Columns = []Field{{Path: "status.a", Type: "string"}} }, []string{"no status"}},
+		"name of the server":         {func(o *newOptions) { o.name = "server" }, []string{"such as backup-apiserver"}},
+		"module of the kit":          {func(o *newOptions) { o.module = kit }, []string{"that of the kit"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := valid()
+			tc.change(&o)
+			got := errors.Join(o.validate()...)
+			for _, want := range tc.want {
+				if got == nil || !strings.Contains(got.Error(), want) {
+					t.Errorf("got %v, want %q in it", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestParseField(t *testing.T) {
+	for text, want := range map[string]Field{
+		"spec.schedule":          {Path: "spec.schedule", Type: "string"},
+		"spec.suspended:boolean": {Path: "spec.suspended", Type: "boolean"},
+		"status.lastRun:integer": {Path: "status.lastRun", Type: "integer"},
+	} {
+		if got, err := parseField(text); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"schedule":        "expected spec.NAME",
+		"spec.a.b":        "expected spec.NAME",
+		"spec.Upper":      "expected spec.NAME",
+		"spec.type":       "expected spec.NAME",
+		"spec.size":       "a method Size",
+		"spec.a:duration": "expected string, boolean or integer",
+	} {
+		if _, err := parseField(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestPlurals: what is regular is found, as code-generator does.
+func TestPlurals(t *testing.T) {
+	got := map[string]string{}
+	for _, kind := range []string{"BackupPlan", "Policy", "Box", "Class", "Day"} {
+		got[kind] = plural(kind)
+	}
+	want := map[string]string{"BackupPlan": "backupplans", "Policy": "policies", "Box": "boxes", "Class": "classes", "Day": "days"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("plurals (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scaffold makes a team's project, and adds and removes kinds, versions and groups in it. What a project has is read from its Go
+// files: there is no other record of it, and the team may change them. A file that is there is never overwritten.
+package scaffold
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// kit is the module of the kit.
+const kit = "example.com/extension-apiserver"
+
+// project is one on disk: that of a team, or a fork of the kit with its sample.
+type project struct {
+	dir    string // of the module
+	base   string // of the API in it: "" or "sample"
+	module string
+}
+
+// openProject finds the project that a directory is in.
+func openProject(dir string) (*project, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		for _, base := range []string{"", "sample"} {
+			if _, err := os.Stat(filepath.Join(at, base, "api.go")); err != nil {
+				continue
+			}
+			data, err := os.ReadFile(filepath.Join(at, "go.mod"))
+			if err != nil {
+				continue
+			}
+			return &project{dir: at, base: base, module: modfile.ModulePath(data)}, nil
+		}
+		if at == filepath.Dir(at) {
+			return nil, fmt.Errorf("%s is in no project: there is no go.mod beside an api.go; make one with: scaffold new", dir)
+		}
+	}
+}
+
+// path is that of a file of the API.
+func (p *project) path(elements ...string) string {
+	return filepath.Join(append([]string{p.dir, p.base}, elements...)...)
+}
+
+// pkg is the import path of a package of the API.
+func (p *project) pkg(elements ...string) string {
+	all := []string{p.module}
+	if p.base != "" {
+		all = append(all, p.base)
+	}
+	return strings.Join(append(all, elements...), "/")
+}
+
+// owned says whether the project is a team's: with files of the kit in kit/.
+func (p *project) owned() bool { return p.base == "" }
+
+// served is what api.go lists of a group.
+type served struct {
+	Group
+	kinds []string // packages of their storage
+}
+
+// groups reads api.go and what it names.
+func (p *project) groups() ([]served, error) {
+	api, err := readSource(p.path("api.go"))
+	if err != nil {
+		return nil, err
+	}
+	lists, err := groupLists(api)
+	if err != nil {
+		return nil, err
+	}
+	imports := api.imports()
+	var out []served
+	for _, lit := range lists {
+		alias, _, ok := selector(fieldOf(lit, "Name"))
+		if !ok {
+			return nil, fmt.Errorf("%s: a group has no Name of the form PACKAGE.GroupName", p.shown(api.path))
+		}
+		g := served{Group: Group{Package: imports[alias][lastSlash(imports[alias])+1:]}}
+		if g.Name, err = constant(p.path("apis", g.Package, "register.go"), "GroupName"); err != nil {
+			return nil, err
+		}
+		kinds, ok := fieldOf(lit, "Kinds").(*ast.CompositeLit)
+		if !ok {
+			return nil, fmt.Errorf("%s: the Kinds of the group %s are no list", p.shown(api.path), g.Name)
+		}
+		for _, element := range kinds.Elts {
+			if alias, _, ok := selector(element); ok {
+				g.kinds = append(g.kinds, imports[alias])
+			}
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+func (p *project) shown(path string) string {
+	if rel, err := filepath.Rel(p.dir, path); err == nil {
+		return rel
+	}
+	return path
+}
+
+// groupLists finds the groups in api.go: the elements of []apiserver.Group.
+func groupLists(api *source) ([]*ast.CompositeLit, error) {
+	list, err := groupList(api)
+	if err != nil {
+		return nil, err
+	}
+	var out []*ast.CompositeLit
+	for _, element := range list.Elts {
+		if lit, ok := element.(*ast.CompositeLit); ok {
+			out = append(out, lit)
+		}
+	}
+	return out, nil
+}
+
+func groupList(api *source) (*ast.CompositeLit, error) {
+	var list *ast.CompositeLit
+	api.find(func(n ast.Node) bool {
+		lit, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		if array, ok := lit.Type.(*ast.ArrayType); ok {
+			if _, name, ok := selector(array.Elt); ok && name == "Group" {
+				list = lit
+			}
+		}
+		return list == nil
+	})
+	if list == nil {
+		return nil, fmt.Errorf("%s has no list []apiserver.Group{...}", filepath.Base(api.path))
+	}
+	return list, nil
+}
+
+// constant reads a constant string of a file.
+func constant(path, name string) (string, error) {
+	s, err := readSource(path)
+	if err != nil {
+		return "", err
+	}
+	for _, decl := range s.file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			if value, ok := spec.(*ast.ValueSpec); ok && value.Names[0].Name == name && len(value.Values) == 1 {
+				if text, ok := stringOf(value.Values[0]); ok {
+					return text, nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("%s has no constant %s", path, name)
+}
+
+// group is the one of that name, or the only one.
+func (p *project) group(name string) (served, error) {
+	groups, err := p.groups()
+	if err != nil {
+		return served{}, err
+	}
+	var names []string
+	for _, g := range groups {
+		if g.Name == name {
+			return g, nil
+		}
+		names = append(names, g.Name)
+	}
+	switch {
+	case name != "":
+		return served{}, fmt.Errorf("there is no group %q, expected one of %s", name, strings.Join(names, ", "))
+	case len(groups) != 1:
+		return served{}, fmt.Errorf("there are the groups %s; say which with --group", strings.Join(names, ", "))
+	}
+	return groups[0], nil
+}
+
+// versions are those of a group, in the order of the list in install.go.
+func (p *project) versions(g Group) ([]string, error) {
+	s, list, err := p.versionList(g)
+	if err != nil {
+		return nil, err
+	}
+	imports := s.imports()
+	var out []string
+	for _, element := range list.Elts {
+		out = append(out, versionOf(element, imports))
+	}
+	return out, nil
+}
+
+func versionOf(element ast.Expr, imports map[string]string) string {
+	if lit, ok := element.(*ast.CompositeLit); ok {
+		if alias, _, ok := selector(fieldOf(lit, "GroupVersion")); ok {
+			return imports[alias][lastSlash(imports[alias])+1:]
+		}
+	}
+	return ""
+}
+
+func (p *project) versionList(g Group) (*source, *ast.CompositeLit, error) {
+	s, err := readSource(p.path("apis", g.Package, "install", "install.go"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, decl := range s.file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			if value, ok := spec.(*ast.ValueSpec); ok && value.Names[0].Name == "Versions" && len(value.Values) == 1 {
+				if lit, ok := value.Values[0].(*ast.CompositeLit); ok {
+					return s, lit, nil
+				}
+			}
+		}
+	}
+	return nil, nil, fmt.Errorf("%s has no list Versions", p.shown(s.path))
+}
+
+// kindFile says whether a version has the kind, and in which file.
+func (p *project) kindFile(g Group, version, kind string) (string, error) {
+	dir := p.path("apis", g.Package, version)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasPrefix(entry.Name(), "zz_") || strings.HasPrefix(entry.Name(), "generated") {
+			continue
+		}
+		s, err := readSource(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return "", err
+		}
+		for _, decl := range s.file.Decls {
+			if gen, ok := decl.(*ast.GenDecl); ok {
+				for _, spec := range gen.Specs {
+					if t, ok := spec.(*ast.TypeSpec); ok && t.Name.Name == kind {
+						return s.path, nil
+					}
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// kind reads what a package of storage says of its kind.
+func (p *project) kind(pkg string) (Kind, error) {
+	dir := filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/"))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Kind{}, err
+	}
+	k := Kind{}
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+			continue
+		}
+		s, err := readSource(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return Kind{}, err
+		}
+		k.read(s)
+	}
+	if k.Kind == "" || k.Plural == "" {
+		return Kind{}, fmt.Errorf("%s has no store with NewFunc and DefaultQualifiedResource", p.shown(dir))
+	}
+	return k, nil
+}
+
+// read adds what a file says.
+func (k *Kind) read(s *source) {
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			k.readMethod(n)
+		case *ast.KeyValueExpr:
+			k.readField(s, n)
+		case *ast.CompositeLit:
+			k.readColumns(n)
+		case *ast.ValueSpec:
+			if n.Names[0].Name == "selectable" && len(n.Values) == 1 {
+				for _, name := range keys(n.Values[0]) {
+					k.Selectable = append(k.Selectable, Field{Path: name})
+				}
+			}
+		}
+		return true
+	})
+}
+
+func (k *Kind) readMethod(f *ast.FuncDecl) {
+	if f.Recv == nil || f.Body == nil || len(f.Body.List) != 1 {
+		return
+	}
+	ret, ok := f.Body.List[0].(*ast.ReturnStmt)
+	if !ok || len(ret.Results) != 1 {
+		return
+	}
+	switch f.Name.Name {
+	case "NamespaceScoped":
+		ident, ok := ret.Results[0].(*ast.Ident)
+		k.Namespaced = ok && ident.Name == "true"
+	case "ShortNames":
+		if lit, ok := ret.Results[0].(*ast.CompositeLit); ok {
+			for _, element := range lit.Elts {
+				if name, ok := stringOf(element); ok {
+					k.ShortNames = append(k.ShortNames, name)
+				}
+			}
+		}
+	}
+}
+
+func (k *Kind) readField(s *source, kv *ast.KeyValueExpr) {
+	if path, ok := stringOf(kv.Key); ok {
+		switch _, sub, isSub := strings.Cut(path, "/"); {
+		case !isSub:
+		case sub == "status":
+			k.Status = true
+		case sub == "scale":
+			k.Scale = true
+		default:
+			k.otherPaths = append(k.otherPaths, sub)
+		}
+		return
+	}
+	key, ok := kv.Key.(*ast.Ident)
+	if !ok {
+		return
+	}
+	switch key.Name {
+	case "NewFunc":
+		ast.Inspect(kv.Value, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.CompositeLit); ok {
+				_, k.Kind, _ = selector(lit.Type)
+				k.storageFile = s.path
+			}
+			return true
+		})
+	case "DefaultQualifiedResource":
+		if call, ok := kv.Value.(*ast.CallExpr); ok && len(call.Args) == 1 {
+			k.Plural, _ = stringOf(call.Args[0])
+		}
+	}
+}
+
+// readColumns takes those columns that this program writes: their description is the path.
+func (k *Kind) readColumns(lit *ast.CompositeLit) {
+	name, ok := stringOf(fieldOf(lit, "Name"))
+	if !ok {
+		return
+	}
+	path, _ := stringOf(fieldOf(lit, "Description"))
+	if name == "Name" || name == "Age" || fieldOf(lit, "Type") == nil {
+		return
+	}
+	k.Columns = append(k.Columns, Field{Path: path})
+}
+
+// keys are those of a map of strings.
+func keys(e ast.Expr) []string {
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, element := range lit.Elts {
+		if kv, ok := element.(*ast.KeyValueExpr); ok {
+			if key, ok := stringOf(kv.Key); ok {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+// differences says how a kind that is there differs from one that is asked for.
+func (k Kind) differences(want Kind) []error {
+	var problems []error
+	differ := func(what string, have, want any) {
+		if fmt.Sprint(have) != fmt.Sprint(want) {
+			problems = append(problems, fmt.Errorf("%s exists with %s %v, not %v", k.Kind, what, have, want))
+		}
+	}
+	scope := map[bool]string{true: "Namespaced", false: "Cluster"}
+	differ("the plural", k.Plural, want.Plural)
+	differ("the scope", scope[k.Namespaced], scope[want.Namespaced])
+	differ("the subresources", k.subresources(), want.subresources())
+	differ("the short names", k.ShortNames, want.ShortNames)
+	differ("the selectable fields", paths(k.Selectable), paths(want.Selectable))
+	differ("the columns", paths(k.Columns), paths(want.Columns))
+	return problems
+}
+
+func (k Kind) subresources() []string {
+	var out []string
+	if k.Status {
+		out = append(out, "status")
+	}
+	if k.Scale {
+		out = append(out, "scale")
+	}
+	return out
+}
+
+func paths(fields []Field) []string {
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.Path)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// exists says whether there is a file or directory.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

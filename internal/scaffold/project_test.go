@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scaffold
+
+import (
+	"context"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// plan is a kind with everything.
+var plan = Kind{
+	Kind: "BackupPlan", Plural: "backupplans", Namespaced: true, Status: true, Scale: true, ShortNames: []string{"bp", "bpl"},
+	Selectable: []Field{{Path: "spec.suspended", Type: "boolean"}}, Columns: []Field{{Path: "spec.schedule", Type: "string"}},
+}
+
+// newProject writes the files of a project, without generated code.
+func newProject(t *testing.T) *project {
+	t.Helper()
+	o := newOptions{
+		module: "git.example.org/team/backup", group: "backup.example.org", name: "backup-apiserver", kind: plan,
+		kit: filepath.Join("..", ".."),
+	}
+	var err error
+	if o.kit, err = filepath.Abs(o.kit); err != nil {
+		t.Fatal(err)
+	}
+	p := &project{dir: t.TempDir(), module: o.module}
+	w := work{context.Background(), os.Stderr}
+	if err := w.writeProject(p, o, o.data(p)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// only is the only group of a project.
+func only(t *testing.T, p *project) served {
+	t.Helper()
+	g, err := p.group("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// kinds are those that api.go lists, by name.
+func kinds(t *testing.T, p *project, g served) []string {
+	t.Helper()
+	var out []string
+	for _, pkg := range g.kinds {
+		k, err := p.kind(pkg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, k.Kind)
+	}
+	return out
+}
+
+// parses fails for each Go file that is none.
+func parses(t *testing.T, p *project) {
+	t.Helper()
+	names, err := walk(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.dir, name), nil, parser.SkipObjectResolution); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRead: what a kind was made with is what its files say, and so is what the sample has.
+func TestRead(t *testing.T) {
+	p := newProject(t)
+	opened, err := openProject(p.path("registry", "backup"))
+	if err != nil || opened.module != p.module {
+		t.Fatalf("open the project from a folder in it: %+v, %v, want the module %s", opened, err, p.module)
+	}
+	g := only(t, opened)
+	if g.Name != "backup.example.org" || g.Package != "backup" || len(g.kinds) != 1 {
+		t.Fatalf("got %+v, want the group backup.example.org with one kind", g)
+	}
+	got, err := p.kind(g.kinds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := got.differences(plan); len(problems) > 0 {
+		t.Errorf("read after it was written: %v", problems)
+	}
+	other := plan
+	other.Namespaced, other.Scale, other.ShortNames, other.Columns = false, false, nil, nil
+	if problems := got.differences(other); len(problems) != 4 {
+		t.Errorf("got %v, want that scope, subresources, short names and columns differ", problems)
+	}
+
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "sample")); err != nil {
+		return // the kit without its sample
+	}
+	fork, err := openProject(root)
+	if err != nil || fork.base != "sample" {
+		t.Fatalf("open the kit: %+v, %v, want its sample", fork, err)
+	}
+	widget, err := fork.kind(only(t, fork).kinds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Kind{Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Scale: true, ShortNames: []string{"wg"}, otherPaths: []string{"console"}}
+	if diff := cmp.Diff(want, widget, cmp.AllowUnexported(Kind{}), cmpopts.IgnoreFields(Kind{}, "Columns", "storageFile")); diff != "" {
+		t.Errorf("the sample's widget (-want +got):\n%s", diff)
+	}
+}
+
+// TestKinds: a kind is added with one line in api.go, and deleted with all its files.
+func TestKinds(t *testing.T) {
+	p := newProject(t)
+	before, err := walk(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := os.ReadFile(p.path("api.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	person := Kind{Kind: "Person", Plural: "people"}
+	if err := p.addKind(only(t, p).Group, "v1", person); err != nil {
+		t.Fatal(err)
+	}
+	parses(t, p)
+	if got := kinds(t, p, only(t, p)); !slices.Equal(got, []string{"BackupPlan", "Person"}) {
+		t.Errorf("kinds after one was added: %v", got)
+	}
+	if text, err := os.ReadFile(p.path("apis", "backup", "v1", "person.go")); err != nil || !strings.Contains(string(text), "// +resourceName=people\n") {
+		t.Errorf("person.go has no tag for an irregular plural: %v", err)
+	}
+	there, problems := p.collisions(only(t, p), Kind{Kind: "Persona", Plural: "people", ShortNames: []string{"bp"}})
+	if there || len(problems) != 2 {
+		t.Errorf("a kind with two taken names: got %v, want both", problems)
+	}
+	if there, problems := p.collisions(only(t, p), person); !there || len(problems) > 0 {
+		t.Errorf("the same kind: got %t, %v, want that it is there", there, problems)
+	}
+	// A file that is there already is another's.
+	if err := os.WriteFile(p.path("objects", "vault.yaml"), []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Vault", Plural: "vaults"}); err == nil || !strings.Contains(err.Error(), "is there already, with other content") {
+		t.Errorf("a file is there: got %v, want it refused", err)
+	}
+	g := only(t, p)
+	if err := p.deleteKind(g.Group, g.kinds[1], person, []string{"v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(p.path("api.go")); err != nil || string(after) != string(api) {
+		t.Errorf("api.go after the kind was deleted: %v\n%s", err, cmp.Diff(string(api), string(after)))
+	}
+	after, err := walk(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after = slices.DeleteFunc(after, func(name string) bool { return strings.Contains(name, "vault") })
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("files after the kind was deleted (-want +got):\n%s", diff)
+	}
+}
+
+// TestVersions: a version is a copy under another name, at the end of the list.
+func TestVersions(t *testing.T) {
+	p := newProject(t)
+	g := only(t, p).Group
+	if err := p.addVersion(g, "v1", "v2beta1"); err != nil {
+		t.Fatal(err)
+	}
+	parses(t, p)
+	if got, err := p.versions(g); err != nil || !slices.Equal(got, []string{"v1", "v2beta1"}) {
+		t.Errorf("versions: %v, %v, want the new one last", got, err)
+	}
+	for file, want := range map[string][]string{
+		"doc.go":        {"package v2beta1\n", "+k8s:openapi-model-package=org.example.backup.v2beta1\n", "+groupName=backup.example.org\n"},
+		"register.go":   {`Version: "v2beta1"}`, `metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"`},
+		"backupplan.go": {"package v2beta1\n", "type BackupPlan struct {"},
+	} {
+		text, err := os.ReadFile(p.path("apis", "backup", "v2beta1", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(text), w) {
+				t.Errorf("%s has no %q:\n%s", file, w, text)
+			}
+		}
+	}
+}
+
+// TestEdited: files of the kit that the team edited or deleted are found by their sums.
+func TestEdited(t *testing.T) {
+	p := newProject(t)
+	if edited, err := p.edited(); err != nil || len(edited) > 0 {
+		t.Errorf("a new project: got %v, %v, want nothing edited", edited, err)
+	}
+	if err := os.WriteFile(p.path("kit", "scripts", "kind.yaml"), []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(p.path("kit", "scripts", "build.sh")); err != nil {
+		t.Fatal(err)
+	}
+	if edited, err := p.edited(); err != nil || !slices.Equal(edited, []string{"scripts/build.sh", "scripts/kind.yaml"}) {
+		t.Errorf("got %v, %v, want both files", edited, err)
+	}
+}
+
+// TestNewer: a scaffold does not touch a project of a newer kit. That of a checkout has no version.
+func TestNewer(t *testing.T) {
+	p := &project{dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(p.dir, "go.mod"), []byte("module m\n\nrequire "+kit+" v0.2.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for own, refused := range map[string]bool{"v0.1.9": true, "v0.2.0": false, "v0.3.0": false, "(devel)": false, "": false} {
+		if err := p.checkVersion(own); (err != nil) != refused {
+			t.Errorf("version %q of a project with v0.2.0: got %v, want refused: %t", own, err, refused)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"go/format"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+//go:embed templates
+var files embed.FS
+
+// The delimiters are none of Go's, whose code the templates are.
+var templates = func() map[string]*template.Template {
+	out := map[string]*template.Template{}
+	for _, dir := range []string{"project", "group", "version", "kind"} {
+		entries, err := files.ReadDir("templates/" + dir)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		for _, entry := range entries {
+			name := dir + "/" + strings.TrimSuffix(entry.Name(), ".tmpl")
+			text, err := files.ReadFile("templates/" + dir + "/" + entry.Name())
+			if err != nil {
+				panic(err)
+			}
+			out[name] = template.Must(template.New(name).Delims("<%", "%>").Option("missingkey=error").Parse(string(text)))
+		}
+	}
+	return out
+}()
+
+// kindData is another name, under which a Kind can be embedded beside its own field Kind.
+type kindData = Kind
+
+// data is what the templates know.
+type data struct {
+	kindData
+	Group       Group
+	Version     string
+	Kit         string
+	Module      string // of the project
+	APIs        string // import path of the folder apis
+	Registry    string // import path of the folder registry
+	Name        string // of the server
+	RootPackage string
+	Namespace   string
+	Prefix      string
+	Go          string
+	Replace     bool
+}
+
+// render writes a file that is not there, or is there with this very content.
+func render(path, name string, d data) error {
+	var out bytes.Buffer
+	if err := templates[name].Execute(&out, d); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	text := out.Bytes()
+	if strings.HasSuffix(path, ".go") {
+		formatted, err := format.Source(text)
+		if err != nil {
+			return fmt.Errorf("format %s: %w", path, err)
+		}
+		text = formatted
+	}
+	if have, err := os.ReadFile(path); err == nil {
+		if bytes.Equal(have, text) {
+			return nil
+		}
+		return fmt.Errorf("%s is there already, with other content; remove it, or rename the kind", path)
+	}
+	mode := os.FileMode(0o644)
+	if strings.HasSuffix(path, ".sh") {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as Git makes it
+		return err
+	}
+	return os.WriteFile(path, text, mode)
+}
+
+// renderKind writes the files of a kind in one version.
+func (p *project) renderKind(d data) error {
+	pkg, file := d.Group.Package, d.Package()
+	for path, name := range map[string]string{
+		p.path("apis", pkg, file+".go"):                   "kind/internal.go",
+		p.path("apis", pkg, d.Version, file+".go"):        "kind/versioned.go",
+		p.path("registry", pkg, file, "storage.go"):       "kind/storage.go",
+		p.path("registry", pkg, file, "strategy.go"):      "kind/strategy.go",
+		p.path("registry", pkg, file, "strategy_test.go"): "kind/strategy_test.go",
+		p.path("objects", file+".yaml"):                   "kind/object.yaml",
+	} {
+		if err := render(path, name, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renderGroup writes the files of a group with one version.
+func (p *project) renderGroup(d data) error {
+	pkg := d.Group.Package
+	for path, name := range map[string]string{
+		p.path("apis", pkg, "doc.go"):                 "group/doc.go",
+		p.path("apis", pkg, "register.go"):            "group/register.go",
+		p.path("apis", pkg, "install", "install.go"):  "group/install.go",
+		p.path("apis", pkg, d.Version, "doc.go"):      "version/doc.go",
+		p.path("apis", pkg, d.Version, "register.go"): "version/register.go",
+	} {
+		if err := render(path, name, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scripttest
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// runPatience is how long make run may take where builds and other tests have the same cores: a minute alone, when it builds.
+const runPatience = 10 * time.Minute
+
+// Running is a make run.
+type Running struct {
+	cmd  *exec.Cmd
+	done chan error
+	mu   sync.Mutex
+	out  strings.Builder
+	said chan struct{} // closed when it said that it is ready
+}
+
+// Write implements io.Writer.
+func (r *Running) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ready := strings.Contains(r.out.String(), "Ctrl-C stops everything")
+	n, err := r.out.Write(p)
+	if !ready && strings.Contains(r.out.String(), "Ctrl-C stops everything") {
+		close(r.said)
+	}
+	return n, err
+}
+
+// String is what it has printed.
+func (r *Running) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out.String()
+}
+
+// MakeRun starts the command in a process group of its own, as a terminal does, and waits until it is ready.
+func MakeRun(t *testing.T, dir, command string) *Running {
+	t.Helper()
+	r := &Running{done: make(chan error, 1), said: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r.cmd = exec.CommandContext(ctx, "bash", "-c", command)
+	r.cmd.Dir = dir
+	r.cmd.Stdout, r.cmd.Stderr = r, r
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { r.done <- r.cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT)
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Errorf("make run did not end:\n%s", r)
+		}
+		cancel()
+	})
+	select {
+	case <-r.said:
+	case err := <-r.done:
+		t.Fatalf("%s ended: %v\n%s", command, err, r)
+	case <-time.After(runPatience):
+		t.Fatalf("%s is not ready after %s:\n%s", command, runPatience, r)
+	}
+	return r
+}
+
+// Interrupt does what Ctrl-C does: the whole process group gets the signal.
+func (r *Running) Interrupt(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-r.done:
+		t.Logf("make run ended: %v", err)
+	case <-time.After(time.Minute):
+		t.Fatalf("make run did not end within a minute after Ctrl-C:\n%s", r)
+	}
+	if out := r.String(); !strings.Contains(out, "Stopping ...") || strings.Contains(out, "run: ") {
+		t.Errorf("after Ctrl-C make run printed, want that it stops and no error:\n%s", out)
+	}
+}
