@@ -224,8 +224,10 @@ func (k Kind) NeedsStrconv() bool {
 	return slices.ContainsFunc(k.Selectable, func(f Field) bool { return f.Type != "string" })
 }
 
-// SpecFields are the fields that flags named, in the order of their numbers; StatusFields likewise.
-func (k Kind) SpecFields() []Field   { return k.fieldsOf("spec", 3) }
+// SpecFields are the fields of the spec that flags named, in the order of their numbers.
+func (k Kind) SpecFields() []Field { return k.fieldsOf("spec", 3) }
+
+// StatusFields are those of the status.
 func (k Kind) StatusFields() []Field { return k.fieldsOf("status", 5) }
 
 func (k Kind) fieldsOf(parent string, number int) []Field {

@@ -61,8 +61,8 @@ func (w work) create(o newOptions) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(stage)
-	if err := os.Chmod(stage, 0o755); err != nil { //nolint:gosec // others may read it
+	defer func() { _ = os.RemoveAll(stage) }()
+	if err := os.Chmod(stage, 0o755); err != nil {
 		return err
 	}
 	p := &project{dir: stage, module: o.module}
@@ -213,16 +213,13 @@ const sumsFile = "SHA256SUMS"
 // copyKit writes the files of the kit and their sums into a project.
 func copyKit(from, dir string) error {
 	var sums strings.Builder
+	tree := os.DirFS(from)
 	for _, top := range kitFiles {
-		err := filepath.WalkDir(filepath.Join(from, top), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || strings.HasSuffix(path, ".go") {
+		err := fs.WalkDir(tree, top, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.HasSuffix(name, ".go") {
 				return err
 			}
-			name, err := filepath.Rel(from, path)
-			if err != nil {
-				return err
-			}
-			data, err := os.ReadFile(path)
+			data, err := fs.ReadFile(tree, name)
 			if err != nil {
 				return err
 			}
@@ -230,7 +227,7 @@ func copyKit(from, dir string) error {
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // as Git makes it
 				return err
 			}
-			fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), filepath.ToSlash(name))
+			fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), name)
 			return os.WriteFile(to, data, 0o644) //nolint:gosec // as Git writes it
 		})
 		if err != nil {

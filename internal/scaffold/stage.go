@@ -85,7 +85,7 @@ func (w work) change(p *project, what string, edit func(*project) error) error {
 	if err != nil {
 		return fmt.Errorf("make a copy of the project beside it: %w", err)
 	}
-	defer os.RemoveAll(stage)
+	defer func() { _ = os.RemoveAll(stage) }()
 	names, err := listed(p.dir)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func listed(dir string) ([]string, error) {
 		return nil, fmt.Errorf("git ls-files in %s: %w; a project is a Git repository, make one with: git init", dir, err)
 	}
 	var names []string
-	for _, name := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		if name != "" && exists(filepath.Join(dir, name)) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

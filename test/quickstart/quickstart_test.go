@@ -38,7 +38,7 @@ func contains(t *testing.T, what, out string, patterns ...string) {
 // TestQuickstart: from a checkout to a project whose kinds come and go, all but kind.
 func TestQuickstart(t *testing.T) {
 	// Not t.TempDir: the path of a Unix socket in it would be too long.
-	parent, err := os.MkdirTemp("", "day-") //nolint:usetesting // see above
+	parent, err := os.MkdirTemp("", "day-")
 	if err != nil {
 		t.Fatal(err)
 	}
