@@ -54,6 +54,10 @@ generate: ## Write every zz_generated.* file anew.
 test: controlplane build ## Run all tests, against the real control plane.
 	go test -timeout 20m ./...
 
+.PHONY: test-quickstart
+test-quickstart: controlplane ## Do what docs/quickstart.md says, word for word (5 minutes).
+	go test -tags quickstart -count=1 -timeout 30m -v ./test/quickstart
+
 .PHONY: test-without-sample
 test-without-sample: controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
 	@scripts/test-without-sample.sh $(PART:%=--part=%)
@@ -70,7 +74,7 @@ test-attacks: controlplane build ## Attack the server for a minute in each way, 
 .PHONY: test-all
 test-all: ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
 	$(MAKE) test test-without-sample test-security
-	$(MAKE) test-attacks test-fips test-image test-mutations fuzz
+	$(MAKE) test-quickstart test-attacks test-fips test-image test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity
 
 .PHONY: verify

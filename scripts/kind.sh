@@ -79,7 +79,7 @@ load() {
 deploy() {
   need_cluster
   [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
-  IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) "$scripts/deploy.sh"
+  IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) bash "$scripts/deploy.sh"
 }
 
 node_shell() { "$engine" exec --interactive "$cluster-control-plane" bash -euo pipefail -c "$1"; }

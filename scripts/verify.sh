@@ -40,7 +40,7 @@ mutations_apply() { local p status=0; for p in test/mutations/*.patch; do git ap
 check "the tree is clean" clean
 check "generated code is current" generated
 check "modules are tidy and as their sums say" tidy
-check "go vet" go vet -tags e2e ./...
+check "go vet" go vet -tags e2e,quickstart,reproducible ./...
 check "lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
 check "scripts parse" scripts_parse

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quickstart does what docs/quickstart.md says, word for word: a team's first day.
+//go:build quickstart
+
 package quickstart
 
 import (
