@@ -72,9 +72,9 @@ func (p *project) addKind(g Group, version string, k Kind) error {
 	if err != nil {
 		return err
 	}
-	alias := k.Package()
+	alias := d.Alias()
 	if _, taken := api.imports()[alias]; taken {
-		alias = g.Package + alias
+		alias = g.Package + k.Package() + "storage" // another group has a kind of the same name
 	}
 	if err := api.insert(kinds, alias+".NewStorage"); err != nil {
 		return err

@@ -54,10 +54,11 @@ func validateGroup(name string) []error {
 	return problems
 }
 
-// taken are packages that the generated code of a kind or a group imports by these names, and folders of a project.
+// taken are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to Go.
 var taken = []string{
-	"api", "apis", "apiserver", "client", "command", "context", "fields", "fmt", "generic", "init", "install", "internal", "labels", "main", "metav1",
-	"openapi", "registry", "rest", "runtime", "schema", "storage", "storagecommand", "strategy", "subresource", "table", "testing", "vendor",
+	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context", "embeddedetcd", "field", "fieldpath",
+	"fields", "fmt", "generic", "genericapirequest", "genericregistry", "init", "install", "internal", "labels", "main", "managedfields", "metav1", "openapi",
+	"registry", "rest", "runtime", "schema", "strategy", "strconv", "strings", "subresource", "table", "testing", "utilruntime", "vendor",
 }
 
 func validatePackage(what, name string) []error {

@@ -180,6 +180,30 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestNamesake: a kind can have the name of its group, and that of another group's kind.
+func TestNamesake(t *testing.T) {
+	p := newProject(t)
+	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Backup", Plural: "backups", Status: true}); err != nil {
+		t.Fatal(err)
+	}
+	parses(t, p)
+	g := only(t, p)
+	if got := kinds(t, p, g); !slices.Equal(got, []string{"BackupPlan", "Backup"}) {
+		t.Errorf("kinds: %v", got)
+	}
+	api, err := readSource(p.path("api.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := api.imports()["backupstorage"]; got != p.pkg("registry", "backup", "backup") {
+		t.Errorf("the storage is imported as %v", api.imports())
+	}
+	text, err := os.ReadFile(p.path("registry", "backup", "backup", "strategy.go"))
+	if err != nil || !strings.Contains(string(text), "backupObject := obj.(*backup.Backup)") {
+		t.Errorf("an object has the name of the package: %v\n%s", err, text)
+	}
+}
+
 // TestVersions: a version is a copy under another name, at the end of the list.
 func TestVersions(t *testing.T) {
 	p := newProject(t)

@@ -56,6 +56,22 @@ type data struct {
 	Replace     bool
 }
 
+// Variable is a name for an object in Go, which is not that of the group's package.
+func (d data) Variable() string {
+	if name := d.kindData.Variable(); name != d.Group.Package {
+		return name
+	}
+	return d.Group.Package + "Object"
+}
+
+// Alias is the name under which api.go imports the storage of the kind.
+func (d data) Alias() string {
+	if name := d.Package(); name != d.Group.Package {
+		return name
+	}
+	return d.Package() + "storage"
+}
+
 // render writes a file that is not there, or is there with this very content.
 func render(path, name string, d data) error {
 	var out bytes.Buffer
