@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apitesting_test
+
+import (
+	"testing"
+
+	"example.com/extension-apiserver/pkg/apitesting"
+	"example.com/extension-apiserver/test/fixture"
+)
+
+// A project calls it in a test of its own, with its own API.
+func ExampleRoundTrip() {
+	_ = func(t *testing.T) { apitesting.RoundTrip(t, fixture.API()) }
+}
