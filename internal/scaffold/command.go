@@ -35,6 +35,7 @@ nothing.`,
 type kindFlags struct {
 	scope, plural                                 string
 	subresources, shortNames, selectable, columns []string
+	controller                                    bool
 }
 
 func (f *kindFlags) add(cmd *cobra.Command) {
@@ -45,11 +46,12 @@ func (f *kindFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.shortNames, "short-names", nil, "Short names for kubectl.")
 	flags.StringSliceVar(&f.selectable, "selectable", nil, "Fields by which objects are selected, such as spec.suspended:boolean; string is the default. They are added to the types.")
 	flags.StringSliceVar(&f.columns, "columns", nil, "Fields that kubectl get shows, likewise.")
+	flags.BoolVar(&f.controller, "controller", false, "Write an example of a controller, too. It needs the subresource status.")
 }
 
 // kind is what the flags say, with all that is wrong with them.
 func (f *kindFlags) kind(name string) (Kind, []error) {
-	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced"}
+	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced", Controller: f.controller}
 	var problems []error
 	if f.scope != "Namespaced" && f.scope != "Cluster" {
 		problems = append(problems, fmt.Errorf("--scope is %q, expected Namespaced or Cluster", f.scope))
@@ -96,7 +98,7 @@ func newNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Make a project with one kind",
-		Example: `  scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
+		Example: `  go run ` + kit + `/cmd/scaffold@latest new --dir=backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
   scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
     --subresources=status --short-names=bp --columns=spec.schedule`,
 		Args: usage.NoArgs,
@@ -110,7 +112,7 @@ func newNewCommand() *cobra.Command {
 				return &usage.Error{Problems: problems}
 			}
 			if o.kit == "" {
-				dir, err := kitDir(cmd.Context(), ".")
+				dir, err := kitOfVersion(cmd.Context(), o.kitVersion)
 				if err != nil {
 					return err
 				}
@@ -127,8 +129,9 @@ func newNewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.module, "module", "", "Go module of the project.")
 	cmd.Flags().StringVar(&o.group, "group", "", "API group, such as backup.example.org.")
 	cmd.Flags().StringVar(&kind, "kind", "", "The first kind, such as BackupPlan.")
+	cmd.Flags().StringVar(&o.version, "version", firstVersion, "The first version, such as v1alpha1.")
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the server, which ends with -apiserver. Default: that of the group's first label.")
-	cmd.Flags().StringVar(&o.kit, "kit", "", "Directory of the kit. Default: that of the module of the working directory.")
+	cmd.Flags().StringVar(&o.kit, "kit", "", "Directory of the kit. Default: that of this program's version, or of the module of the working directory.")
 	flags.add(cmd)
 	return cmd
 }

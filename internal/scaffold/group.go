@@ -43,7 +43,10 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 		return errors.Join(problems...)
 	}
 	return w.change(p, "Added the group "+name+" with the kind "+k.Kind+".", func(p *project) error {
-		d := data{kindData: k, Group: group, Version: firstVersion, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry")}
+		d, err := p.data(group, firstVersion, k)
+		if err != nil {
+			return err
+		}
 		if err := p.renderGroup(d); err != nil {
 			return err
 		}

@@ -64,8 +64,11 @@ func (p *project) collisions(g served, k Kind) (there bool, problems []error) {
 }
 
 func (p *project) addKind(g Group, version string, k Kind) error {
-	d := data{kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry")}
-	if err := p.renderKind(d); err != nil {
+	d, err := p.data(g, version, k)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(p.renderKind(d), p.listKind(g, k)); err != nil {
 		return err
 	}
 	api, kinds, err := p.kindList(g)
@@ -189,11 +192,13 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 	if n < 0 {
 		return fmt.Errorf("%s has no line of %s", p.shown(api.path), k.Kind)
 	}
-	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write()); err != nil {
+	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write(), p.unlistKind(g, k)); err != nil {
 		return err
 	}
 	// Generated code of the kind would not compile; it is all written anew.
-	doomed := []string{filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"), p.path("objects", k.Package()+".yaml")}
+	doomed := []string{
+		filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"), p.path("objects", k.Package()+".yaml"), p.controller(k),
+	}
 	for _, version := range append([]string{""}, versions...) {
 		file, err := p.kindFile(g, version, k.Kind)
 		if err != nil {

@@ -36,6 +36,9 @@ func (g Group) Reversed() string {
 	return strings.Join(labels, ".")
 }
 
+// Hyphenated says whether its first label is no name in Go, which client-gen would take.
+func (g Group) Hyphenated() bool { return !strings.HasPrefix(g.Name, g.Package+".") }
+
 // validateGroup returns what is wrong with the name of a group.
 func validateGroup(name string) []error {
 	var problems []error
@@ -94,6 +97,24 @@ func validateModule(path string) []error {
 // plural is the name of a kind's resource that the generators of clients find.
 func plural(kind string) string {
 	return namer.NewAllLowercasePluralNamer(nil).Name(&types.Type{Name: types.Name{Name: kind}})
+}
+
+// GroupMethod, VersionMethod and PluralMethod are the names in the generated clients: Backup, V1, BackupPlans.
+func (d data) GroupMethod() string { return namer.IC(d.Group.Package) }
+
+// VersionMethod is V1.
+func (d data) VersionMethod() string { return namer.IC(d.Version) }
+
+// PluralMethod is BackupPlans, and People for the kind Person: scripts/generate.sh makes it of the plural in the same way.
+func (d data) PluralMethod() string {
+	if !d.Irregular() {
+		return namer.NewPublicPluralNamer(nil).Name(&types.Type{Name: types.Name{Name: d.Kind}})
+	}
+	same := 0
+	for lower := d.Singular(); same < len(lower) && same < len(d.Plural) && lower[same] == d.Plural[same]; same++ {
+		continue
+	}
+	return upperFirst(d.Kind[:same] + d.Plural[same:])
 }
 
 // Field is one that a flag names: spec.suspended:boolean.
@@ -189,6 +210,7 @@ type Kind struct {
 	Namespaced  bool
 	Status      bool
 	Scale       bool
+	Controller  bool // an example of one
 	ShortNames  []string
 	Selectable  []Field
 	Columns     []Field
@@ -268,6 +290,9 @@ func (k Kind) validate() []error {
 	}
 	if k.Scale && !k.Status {
 		problems = append(problems, errors.New("--subresources has scale without status, expected both: a scale has the number of replicas that there are"))
+	}
+	if k.Controller && !k.Status {
+		problems = append(problems, errors.New("--controller is set and --subresources has no status, expected both: the controller writes the status"))
 	}
 	types := map[string]string{}
 	for _, f := range slices.Concat(k.Selectable, k.Columns) {

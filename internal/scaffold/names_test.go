@@ -15,7 +15,7 @@ import (
 func TestNewRefuses(t *testing.T) {
 	valid := func() newOptions {
 		return newOptions{
-			dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org",
+			dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org", version: "v1",
 			kind: Kind{Kind: "BackupPlan", Plural: "backupplans"},
 		}
 	}
@@ -35,6 +35,8 @@ func TestNewRefuses(t *testing.T) {
 		"kind that is a Go keyword": {func(o *newOptions) { o.kind.Kind = "Func" }, []string{`the Go package "func"`}},
 		"kind of a list":            {func(o *newOptions) { o.kind.Kind = "PlanList" }, []string{"needs itself"}},
 		"plural that is the one":    {func(o *newOptions) { o.kind.Kind, o.kind.Plural = "Sheep", "sheep" }, []string{"--plural"}},
+		"a version of its own way":  {func(o *newOptions) { o.version = "v1.2" }, []string{`the version is "v1.2"`}},
+		"a controller of no status": {func(o *newOptions) { o.kind.Controller = true }, []string{"--controller is set and --subresources has no status"}},
 		"scale alone":               {func(o *newOptions) { o.kind.Scale = true }, []string{"scale without status"}},
 		"a field twice": {func(o *newOptions) {
 			o.kind.Columns = []Field{{Path: "spec.a", Type: "string"}, {Path: "spec.a", Type: "integer"}}
@@ -76,6 +78,17 @@ func TestParseField(t *testing.T) {
 	} {
 		if _, err := parseField(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestPluralMethod: the clients of irregular plurals are named as scripts/generate.sh has it.
+func TestPluralMethod(t *testing.T) {
+	for kind, tc := range map[string]struct{ plural, want string }{
+		"BackupPlan": {"backupplans", "BackupPlans"}, "Person": {"people", "People"}, "MatrixIndex": {"matrixindices", "MatrixIndices"}, "Ox": {"cattle", "Cattle"},
+	} {
+		if got := (data{kindData: Kind{Kind: kind, Plural: tc.plural}}).PluralMethod(); got != tc.want {
+			t.Errorf("%s: got %s, want %s", kind, got, tc.want)
 		}
 	}
 }

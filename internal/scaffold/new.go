@@ -18,6 +18,7 @@ import (
 // newOptions are those of the command new.
 type newOptions struct {
 	dir, module, group, name string
+	version                  string // the first
 	kit                      string // directory of the kit
 	kitVersion               string // empty: go.mod refers to the directory
 	kind                     Kind
@@ -27,7 +28,7 @@ const firstVersion = "v1"
 
 // validate returns all that is wrong, before anything is written.
 func (o *newOptions) validate() []error {
-	problems := slices.Concat(checkTools(), validateModule(o.module), validateGroup(o.group), o.kind.validate())
+	problems := slices.Concat(checkTools(), validateModule(o.module), validateGroup(o.group), validateVersion(o.version), o.kind.validate())
 	if o.dir == "" {
 		problems = append(problems, errors.New("no directory is given; set --dir"))
 	} else if entries, err := os.ReadDir(o.dir); err == nil && len(entries) > 0 {
@@ -66,7 +67,10 @@ func (w work) create(o newOptions) error {
 		return err
 	}
 	p := &project{dir: stage, module: o.module}
-	d := o.data(p)
+	d, err := o.data(p)
+	if err != nil {
+		return err
+	}
 	if err := w.step("Writing files", func() error { return w.writeProject(p, o, d) }); err != nil {
 		return err
 	}
@@ -87,14 +91,14 @@ func (w work) create(o newOptions) error {
 	return nil
 }
 
-func (o newOptions) data(p *project) data {
-	group := groupOf(o.group)
+func (o newOptions) data(p *project) (data, error) {
+	d, err := p.data(groupOf(o.group), o.version, o.kind)
 	prefix := strings.TrimSuffix(o.name, "apiserver")
-	return data{
-		kindData: o.kind, Group: group, Version: firstVersion, Kit: kit, Module: o.module, APIs: p.pkg("apis"), Registry: p.pkg("registry"),
-		Name: o.name, RootPackage: strings.ReplaceAll(strings.TrimSuffix(prefix, "-"), "-", ""), Namespace: prefix + "system", Prefix: prefix,
-		Replace: o.kitVersion == "",
-	}
+	d.Name, d.Server = o.name, o.module+"/cmd/"+o.name
+	d.RootPackage = strings.ReplaceAll(strings.TrimSuffix(prefix, "-"), "-", "")
+	d.Namespace, d.Prefix = prefix+"system", prefix
+	d.Replace = o.kitVersion == ""
+	return d, err
 }
 
 func (w work) writeProject(p *project, o newOptions, d data) error {
@@ -120,10 +124,7 @@ func (w work) writeProject(p *project, o newOptions, d data) error {
 			return err
 		}
 	}
-	if err := p.renderGroup(d); err != nil {
-		return err
-	}
-	if err := p.renderKind(d); err != nil {
+	if err := errors.Join(p.renderGroup(d), p.renderKind(d), p.listKind(d.Group, d.kindData)); err != nil {
 		return err
 	}
 	if err := copyKit(o.kit, p.dir); err != nil {
@@ -244,7 +245,7 @@ func (w work) tell(o newOptions, dir string) {
 		for _, name := range names {
 			base := filepath.Base(name)
 			if strings.HasPrefix(name, "kit/") || strings.Contains(name, "apis/client/") || strings.HasPrefix(base, "zz_generated") ||
-				strings.HasPrefix(base, "generated.") || base == "go.sum" || base == "apiservices.yaml" {
+				strings.HasPrefix(base, "generated.") || base == "go.mod" || base == "go.sum" || base == "apiservices.yaml" {
 				continue
 			}
 			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
@@ -253,7 +254,7 @@ func (w work) tell(o newOptions, dir string) {
 			}
 		}
 	}
-	fmt.Fprintf(w.out, "The project %s is in %s: %d files of your own with %d lines, the kit's in kit/, and generated code.\n", o.module, dir, byHand, lines)
+	fmt.Fprintf(w.out, "The project %s is in %s: %d files of your own with %d lines, go.mod, the kit's files in kit/, and generated code.\n", o.module, dir, byHand, lines)
 	if o.kitVersion == "" {
 		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because that is not published.\n", o.kit)
 	}

@@ -284,6 +284,7 @@ func (p *project) kind(pkg string) (Kind, error) {
 		}
 		k.read(s)
 	}
+	k.Controller = exists(p.controller(k))
 	if k.Kind == "" || k.Plural == "" {
 		return Kind{}, fmt.Errorf("%s has no store with NewFunc and DefaultQualifiedResource", p.shown(dir))
 	}
@@ -409,6 +410,7 @@ func (k Kind) differences(want Kind) []error {
 	differ("the plural", k.Plural, want.Plural)
 	differ("the scope", scope[k.Namespaced], scope[want.Namespaced])
 	differ("the subresources", k.subresources(), want.subresources())
+	differ("an example controller:", k.Controller, want.Controller)
 	differ("the short names", k.ShortNames, want.ShortNames)
 	differ("the selectable fields", paths(k.Selectable), paths(want.Selectable))
 	differ("the columns", paths(k.Columns), paths(want.Columns))

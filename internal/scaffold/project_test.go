@@ -4,6 +4,7 @@ package scaffold
 
 import (
 	"context"
+	"errors"
 	"go/parser"
 	"go/token"
 	"os"
@@ -18,7 +19,7 @@ import (
 
 // plan is a kind with everything.
 var plan = Kind{
-	Kind: "BackupPlan", Plural: "backupplans", Namespaced: true, Status: true, Scale: true, ShortNames: []string{"bp", "bpl"},
+	Kind: "BackupPlan", Plural: "backupplans", Namespaced: true, Status: true, Scale: true, Controller: true, ShortNames: []string{"bp", "bpl"},
 	Selectable: []Field{{Path: "spec.suspended", Type: "boolean"}}, Columns: []Field{{Path: "spec.schedule", Type: "string"}},
 }
 
@@ -26,7 +27,7 @@ var plan = Kind{
 func newProject(t *testing.T) *project {
 	t.Helper()
 	o := newOptions{
-		module: "git.example.org/team/backup", group: "backup.example.org", name: "backup-apiserver", kind: plan,
+		module: "git.example.org/team/backup", group: "backup.example.org", version: "v1", name: "backup-apiserver", kind: plan,
 		kit: filepath.Join("..", ".."),
 	}
 	var err error
@@ -35,7 +36,11 @@ func newProject(t *testing.T) *project {
 	}
 	p := &project{dir: t.TempDir(), module: o.module}
 	w := work{context.Background(), os.Stderr}
-	if err := w.writeProject(p, o, o.data(p)); err != nil {
+	d, err := o.data(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.writeProject(p, o, d); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -229,6 +234,56 @@ func TestVersions(t *testing.T) {
 				t.Errorf("%s has no %q:\n%s", file, w, text)
 			}
 		}
+	}
+}
+
+// TestReadme: the table of kinds follows them, until the team writes another.
+func TestReadme(t *testing.T) {
+	p := newProject(t)
+	g := only(t, p).Group
+	readme := func() string {
+		t.Helper()
+		text, err := os.ReadFile(p.path("README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const first = "| BackupPlan | backupplans, bp, bpl | backup.example.org | [registry/backup/backupplan](registry/backup/backupplan) |\n"
+	const second = "| Person | people | backup.example.org | [registry/backup/person](registry/backup/person) |\n"
+	if err := p.listKind(g, Kind{Kind: "Person", Plural: "people"}); err != nil {
+		t.Fatal(err)
+	}
+	if text := readme(); !strings.Contains(text, kindsTable+first+second+"\n") {
+		t.Errorf("got no table with both kinds in\n%s", text)
+	}
+	if err := p.unlistKind(g, plan); err != nil {
+		t.Fatal(err)
+	}
+	if text := readme(); !strings.Contains(text, kindsTable+second+"\n") {
+		t.Errorf("got no table with the second kind alone in\n%s", text)
+	}
+	const own = "# Ours\n"
+	if err := os.WriteFile(p.path("README.md"), []byte(own), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.listKind(g, plan), p.unlistKind(g, plan)); err != nil || readme() != own {
+		t.Errorf("a README of their own: %v\n%s", err, readme())
+	}
+}
+
+// TestHeader: a fork's files begin as its others do.
+func TestHeader(t *testing.T) {
+	p := newProject(t)
+	if err := os.WriteFile(p.path("boilerplate.go.txt"), []byte("// Ours\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Person", Plural: "people"}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(p.path("registry", "backup", "person", "strategy.go"))
+	if err != nil || !strings.HasPrefix(string(text), "// Ours\n\n") {
+		t.Errorf("got %v and\n%.80s", err, text)
 	}
 }
 

@@ -5,8 +5,10 @@ package scaffold
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"go/format"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +21,7 @@ var files embed.FS
 // The delimiters are none of Go's, whose code the templates are.
 var templates = func() map[string]*template.Template {
 	out := map[string]*template.Template{}
-	for _, dir := range []string{"project", "group", "version", "kind"} {
+	for _, dir := range []string{"project", "group", "version", "kind", "controller"} {
 		entries, err := files.ReadDir("templates/" + dir)
 		if err != nil {
 			panic(err) // it is embedded
@@ -48,6 +50,8 @@ type data struct {
 	Module      string // of the project
 	APIs        string // import path of the folder apis
 	Registry    string // import path of the folder registry
+	Server      string // import path of its command
+	Header      string // of each Go file
 	Name        string // of the server
 	RootPackage string
 	Namespace   string
@@ -80,7 +84,7 @@ func render(path, name string, d data) error {
 	}
 	text := out.Bytes()
 	if strings.HasSuffix(path, ".go") {
-		formatted, err := format.Source(text)
+		formatted, err := format.Source(append([]byte(d.Header), text...))
 		if err != nil {
 			return fmt.Errorf("format %s: %w", path, err)
 		}
@@ -117,7 +121,39 @@ func (p *project) renderKind(d data) error {
 			return err
 		}
 	}
+	if !d.Controller {
+		return nil
+	}
+	for _, name := range []string{"controller.go", "controller_test.go", "main.go", "rbac.yaml"} {
+		if err := render(filepath.Join(p.controller(d.kindData), name), "controller/"+name, d); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// controller is the folder of the example controller of a kind.
+func (p *project) controller(k Kind) string { return p.path("cmd", k.Package()+"-controller") }
+
+// data is what the templates know of a project, one of its versions and a kind.
+func (p *project) data(g Group, version string, k Kind) (data, error) {
+	d := data{
+		kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry"),
+		Server: p.module + "/cmd/" + p.server(),
+	}
+	// A fork goes on with the kit's, a project may have its own; scripts/generate.sh reads the same.
+	path := filepath.Join(p.dir, "scripts", "boilerplate.go.txt")
+	if p.owned() {
+		path = filepath.Join(p.dir, "boilerplate.go.txt")
+	}
+	header, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err == nil && len(bytes.TrimSpace(header)) > 0 {
+		d.Header = string(bytes.TrimSpace(header)) + "\n\n"
+	}
+	return d, err
 }
 
 // renderGroup writes the files of a group with one version.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -164,6 +165,21 @@ func (p *project) alignTypes(from string) error {
 		return err
 	}
 	return os.WriteFile(path, text, 0o644) //nolint:gosec // as Git writes it
+}
+
+// kitOfVersion is the directory of a version of the kit; without one, that which the working directory is in.
+func kitOfVersion(ctx context.Context, version string) (string, error) {
+	if version == "" {
+		return kitDir(ctx, ".")
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", kit+"@"+version)
+	cmd.Dir = os.TempDir() // in no module
+	out, err := cmd.Output()
+	module := struct{ Dir, Error string }{}
+	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil || module.Error != "" {
+		return "", fmt.Errorf("get the files of %s %s: %w %s", kit, version, err, module.Error)
+	}
+	return module.Dir, nil
 }
 
 // kitDir is the directory of the kit that a project uses.
