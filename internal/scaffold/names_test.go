@@ -82,6 +82,19 @@ func TestParseField(t *testing.T) {
 	}
 }
 
+// TestTools: what a project needs beside Go is asked for before anything is written.
+func TestTools(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	o := newOptions{dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org", version: "v1",
+		kind: Kind{Kind: "BackupPlan", Plural: "backupplans"}}
+	err := errors.Join(o.validate()...)
+	for _, name := range []string{"bash", "git", "protoc"} {
+		if err == nil || !strings.Contains(err.Error(), "there is no command "+name) {
+			t.Errorf("without %s: got %v, want it said", name, err)
+		}
+	}
+}
+
 // TestPluralMethod: the clients of irregular plurals are named as scripts/generate.sh has it.
 func TestPluralMethod(t *testing.T) {
 	for kind, tc := range map[string]struct{ plural, want string }{

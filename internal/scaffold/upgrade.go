@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -72,17 +71,12 @@ func (w work) upgrade(p *project, version string) error {
 
 // kitOf is the version of the kit in a go.mod, and whether a directory is used instead.
 func kitOf(mod *modfile.File) (version string, replaced bool) {
-	for _, r := range mod.Require {
-		if r.Mod.Path == kit {
-			version = r.Mod.Version
-		}
-	}
 	for _, r := range mod.Replace {
 		if r.Old.Path == kit && r.New.Version == "" {
 			replaced = true
 		}
 	}
-	return version, replaced
+	return requirement(mod, kit), replaced
 }
 
 // takeFiles is the part of an upgrade that the new version does: its files, but those that the team edited, and its versions of modules.
@@ -118,7 +112,59 @@ func (w work) takeFiles(p *project) error {
 			return err
 		}
 	}
-	return p.alignTypes(from)
+	kitMod, err := readMod(filepath.Join(from, "go.mod"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.alignTypes(kitMod), p.respellTags(kitMod))
+}
+
+// spellings are tags that generators have in another form from a version of k8s.io/code-generator on, and none that older ones know.
+var spellings = []struct{ since, old, spelling string }{
+	// https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/code-generator/cmd/validation-gen/targets.go
+	{"v0.37.0", "// +k8s:validation-gen=TypeMeta\n", "// +k8s:validation-gen=TypesWithField=TypeMeta\n"},
+}
+
+// respellTags writes tags in the files of the team as the generators of the kit want them.
+func (p *project) respellTags(kitMod *modfile.File) error {
+	generators := requirement(kitMod, "k8s.io/code-generator")
+	names, err := walk(p.path("apis"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := p.path("apis", name)
+		if filepath.Base(path) != "doc.go" {
+			continue
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text := have
+		for _, s := range spellings {
+			if semver.Compare(generators, s.since) >= 0 {
+				text = bytes.ReplaceAll(text, []byte(s.old), []byte(s.spelling))
+			}
+		}
+		if bytes.Equal(text, have) {
+			continue
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // as Git writes it
+			return err
+		}
+	}
+	return nil
+}
+
+// requirement is the version of a module that a go.mod names.
+func requirement(mod *modfile.File, path string) string {
+	for _, r := range mod.Require {
+		if r.Mod.Path == path {
+			return r.Mod.Version
+		}
+	}
+	return ""
 }
 
 // edited are the files in kit/ that are not as the kit had them.
@@ -142,20 +188,15 @@ func (p *project) edited() ([]string, error) {
 }
 
 // alignTypes gives the module of the types the versions that the kit was tested with.
-func (p *project) alignTypes(from string) error {
-	kitMod, err := readMod(filepath.Join(from, "go.mod"))
-	if err != nil {
-		return err
-	}
+func (p *project) alignTypes(kitMod *modfile.File) error {
 	path := p.path("apis", "go.mod")
 	types, err := readMod(path)
 	if err != nil {
 		return err
 	}
 	for _, r := range types.Require {
-		n := slices.IndexFunc(kitMod.Require, func(k *modfile.Require) bool { return k.Mod.Path == r.Mod.Path })
-		if n >= 0 && semver.Compare(kitMod.Require[n].Mod.Version, r.Mod.Version) > 0 {
-			if err := types.AddRequire(r.Mod.Path, kitMod.Require[n].Mod.Version); err != nil {
+		if version := requirement(kitMod, r.Mod.Path); semver.Compare(version, r.Mod.Version) > 0 {
+			if err := types.AddRequire(r.Mod.Path, version); err != nil {
 				return err
 			}
 		}

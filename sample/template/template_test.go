@@ -29,8 +29,15 @@ func TestTemplate(t *testing.T) {
 	}
 	scripttest.Commit(t, dir)
 
-	scripttest.Shell(t, dir, block(t, dir, "Add a kind"))
+	add := block(t, dir, "Add a kind")
+	scripttest.Shell(t, dir, add)
+	if out := scripttest.Shell(t, dir, "git status --porcelain | grep -v -e sample/ || true"); out != "" {
+		t.Errorf("the new kind changed files beside the sample:\n%s", out)
+	}
 	scripttest.Commit(t, dir)
+	if out := scripttest.Shell(t, dir, add); !strings.Contains(out, "there already, as it was asked for") {
+		t.Errorf("the same command again: got %q, want that nothing is done", out)
+	}
 	scripttest.Shell(t, dir, block(t, dir, "Delete the sample"))
 	if out := scripttest.Shell(t, dir, "git ls-files '*widget*'; git grep -il widget -- 'sample/*.go' ':!sample/docs' ':!sample/template' pkg/registry pkg/apiserver manifests/base manifests/components || true"); out != "" {
 		t.Errorf("files that are named after the deleted kind or mention it:\n%s", out)

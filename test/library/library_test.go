@@ -4,15 +4,10 @@ package library
 
 import (
 	"crypto/x509"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/mod/module"
-	"golang.org/x/mod/zip"
 	"golang.org/x/tools/txtar"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -27,15 +22,14 @@ const (
 
 // TestForeignModule: a project of its own gets the kit from a module proxy, with no checkout in reach, and its server knows its own kind.
 func TestForeignModule(t *testing.T) {
-	version := fmt.Sprintf("v0.0.%d", time.Now().UnixNano())
-	proxy := publish(t, version)
+	proxy := scripttest.NewModuleProxy(t)
+	version := proxy.Publish(t, scripttest.CopyTree(t, filepath.Join("..", "..")))
 	dir := project(t, "notes.txtar")
 	in := func(t *testing.T, command string) string {
 		t.Helper()
-		return scripttest.Shell(t, dir, command, "GOPROXY=file://"+proxy+","+goenv(t, "GOPROXY"), "GONOSUMDB="+kit, "GOFLAGS=-mod=mod -trimpath")
+		return scripttest.Shell(t, dir, command, append(proxy.Environment(t), "GOFLAGS=-mod=mod -trimpath")...)
 	}
 	run := func(command string) string { t.Helper(); return in(t, command) }
-	t.Cleanup(func() { removeFromCache(t, version) })
 	run("go get " + kit + "@" + version + " && go mod tidy && go vet ./... && go build -o server .")
 
 	if out := run("go list -deps ."); strings.Contains(out, embeddedEtcd) {
@@ -77,41 +71,6 @@ func TestForeignModule(t *testing.T) {
 	}
 }
 
-// publish makes a module proxy in a directory with the tree as it is on disk.
-func publish(t *testing.T, version string) string {
-	t.Helper()
-	tree, proxy := t.TempDir(), t.TempDir()
-	scripttest.Shell(t, filepath.Join("..", ".."), "scripts/copy-tree.sh "+tree+" && rm -r "+tree+"/bin")
-	at := filepath.Join(proxy, filepath.FromSlash(kit), "@v")
-	if err := os.MkdirAll(at, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(tree, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	scripttest.Write(t, filepath.Join(at, "list"), version+"\n")
-	scripttest.Write(t, filepath.Join(at, version+".info"), fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version))
-	scripttest.Write(t, filepath.Join(at, version+".mod"), string(mod))
-	file, err := os.Create(filepath.Join(at, version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if err := zip.CreateFromDir(file, module.Version{Path: kit, Version: version}, tree); err != nil {
-		t.Fatal(err)
-	}
-	return proxy
-}
-
-// removeFromCache takes a version of the kit out of the cache of modules, where nobody needs it again.
-func removeFromCache(t *testing.T, version string) {
-	t.Helper()
-	cache := goenv(t, "GOMODCACHE")
-	scripttest.Shell(t, ".", "chmod -R u+w "+filepath.Join(cache, filepath.FromSlash(kit)+"@"+version)+" || true; rm -rf "+
-		filepath.Join(cache, filepath.FromSlash(kit)+"@"+version)+" "+filepath.Join(cache, "cache", "download", filepath.FromSlash(kit), "@v", version+".*"))
-}
-
 // project writes the files of an archive in testdata.
 func project(t *testing.T, name string) string {
 	t.Helper()
@@ -124,9 +83,4 @@ func project(t *testing.T, name string) string {
 		scripttest.Write(t, filepath.Join(dir, file.Name), string(file.Data))
 	}
 	return dir
-}
-
-func goenv(t *testing.T, name string) string {
-	t.Helper()
-	return strings.TrimSpace(scripttest.Shell(t, ".", "go env "+name))
 }
