@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/mod/modfile"
 )
 
 // plan is a kind with everything.
@@ -302,27 +301,6 @@ func TestEdited(t *testing.T) {
 	}
 	if edited, err := p.edited(); err != nil || !slices.Equal(edited, []string{"scripts/build.sh", "scripts/kind.yaml"}) {
 		t.Errorf("got %v, %v, want both files", edited, err)
-	}
-}
-
-// TestRespellTags: what generators want in another form is written when they are of that version, and not before.
-func TestRespellTags(t *testing.T) {
-	p := newProject(t)
-	for _, tc := range []struct{ generators, want string }{
-		{"v0.36.3", "// +k8s:validation-gen=TypeMeta\n"},
-		{"v0.37.2", "// +k8s:validation-gen=TypesWithField=TypeMeta\n"},
-	} {
-		mod, err := modfile.Parse("go.mod", []byte("require k8s.io/code-generator "+tc.generators+"\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.respellTags(mod); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(p.path("apis", "backup", "v1", "doc.go"))
-		if err != nil || !strings.Contains(string(text), tc.want) {
-			t.Errorf("with generators %s: got %v and no %q in\n%s", tc.generators, err, tc.want, text)
-		}
 	}
 }
 

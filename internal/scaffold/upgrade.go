@@ -112,49 +112,7 @@ func (w work) takeFiles(p *project) error {
 			return err
 		}
 	}
-	kitMod, err := readMod(filepath.Join(from, "go.mod"))
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.alignTypes(kitMod), p.respellTags(kitMod))
-}
-
-// spellings are tags that generators have in another form from a version of k8s.io/code-generator on, and none that older ones know.
-var spellings = []struct{ since, old, spelling string }{
-	// https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/code-generator/cmd/validation-gen/targets.go
-	{"v0.37.0", "// +k8s:validation-gen=TypeMeta\n", "// +k8s:validation-gen=TypesWithField=TypeMeta\n"},
-}
-
-// respellTags writes tags in the files of the team as the generators of the kit want them.
-func (p *project) respellTags(kitMod *modfile.File) error {
-	generators := requirement(kitMod, "k8s.io/code-generator")
-	names, err := walk(p.path("apis"))
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := p.path("apis", name)
-		if filepath.Base(path) != "doc.go" {
-			continue
-		}
-		have, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		text := have
-		for _, s := range spellings {
-			if semver.Compare(generators, s.since) >= 0 {
-				text = bytes.ReplaceAll(text, []byte(s.old), []byte(s.spelling))
-			}
-		}
-		if bytes.Equal(text, have) {
-			continue
-		}
-		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // as Git writes it
-			return err
-		}
-	}
-	return nil
+	return p.alignTypes(from)
 }
 
 // requirement is the version of a module that a go.mod names.
@@ -188,7 +146,11 @@ func (p *project) edited() ([]string, error) {
 }
 
 // alignTypes gives the module of the types the versions that the kit was tested with.
-func (p *project) alignTypes(kitMod *modfile.File) error {
+func (p *project) alignTypes(from string) error {
+	kitMod, err := readMod(filepath.Join(from, "go.mod"))
+	if err != nil {
+		return err
+	}
 	path := p.path("apis", "go.mod")
 	types, err := readMod(path)
 	if err != nil {
