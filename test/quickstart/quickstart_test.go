@@ -92,6 +92,7 @@ func TestQuickstart(t *testing.T) {
 	running.Interrupt(t)
 
 	d.rules(t, run)
+	t.Setenv("GOPROXY", "off") // all that is needed was downloaded
 	out = d.follow(t, "A second kind")
 	contains(t, "kind add", out, "created registry/backup/backuptarget/strategy.go", "changed README.md")
 	d.follow(t, "A second version")
