@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+var versionChecks = []Check{
+	{"versions/read", Required, concepts, "An object is read in each version, with the same uid and resourceVersion.", []need{verbs("create", "get"), otherVersions}, func(s *session) {
+		obj := s.create()
+		for _, version := range s.r.facts.otherVersions {
+			got := s.want(s.do("GET", s.in(version, obj)), 200).object()
+			if got.GetUID() != obj.GetUID() || got.GetAPIVersion() != s.apiVersionOf(version) || got.GetKind() != s.kind() {
+				s.errorf("%s: got %s %s with uid %s", version, got.GetAPIVersion(), got.GetKind(), got.GetUID())
+			}
+		}
+	}},
+	{"versions/list", Required, concepts, "Objects are listed in each version.", []need{verbs("create", "list"), otherVersions}, func(s *session) {
+		want := s.some(2)
+		for _, version := range s.r.facts.otherVersions {
+			s.lists(s.do("GET", s.collectionIn(version, s.r.namespace), query("labelSelector", s.selector())), want)
+		}
+	}},
+	{"versions/round-trip", Required, concepts, "What is read and written in another version loses nothing.", []need{verbs("create", "update"), otherVersions}, func(s *session) {
+		obj := s.create()
+		for _, version := range s.r.facts.otherVersions {
+			for {
+				other := s.want(s.do("GET", s.in(version, obj)), 200).object()
+				if a := s.want(s.do("PUT", s.in(version, obj), body(other)), 200, 409); a.Code == 200 {
+					break
+				}
+			}
+			if missing := lost(content(obj), content(s.get(obj)), ""); missing != "" {
+				s.errorf("after a write in %s: %s", version, missing)
+			}
+		}
+	}},
+	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another.", []need{verbs("create", "list", "watch"), otherVersions}, func(s *session) {
+		for _, version := range s.r.facts.otherVersions {
+			w := s.watch(s.collectionIn(version, s.r.namespace), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
+			e := w.expect("ADDED", s.create().GetName())
+			if e.object().GetAPIVersion() != s.apiVersionOf(version) {
+				s.errorf("%s: the event has %s", version, e.object().GetAPIVersion())
+			}
+		}
+	}},
+	{"versions/delete", Required, concepts, "An object is deleted in another version.", []need{verbs("create", "delete"), otherVersions}, func(s *session) {
+		for _, version := range s.r.facts.otherVersions {
+			obj := s.create()
+			s.want(s.do("DELETE", s.in(version, obj), query("propagationPolicy", "Background")), 200, 202)
+			s.eventually("after the deletion in "+version, func() string {
+				if a := s.do("GET", s.path(obj)); a.Code != 404 {
+					return "the object is there"
+				}
+				return ""
+			})
+		}
+	}},
+}
+
+func (s *session) apiVersionOf(version string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(s.groupPath(version), "/apis/"), "/api/")
+}
+
+// grant gives a user rights by RBAC, for as long as the check runs.
+func (s *session) grant(user string, rules ...map[string]any) {
+	name := s.name()
+	var all []any
+	for _, rule := range rules {
+		all = append(all, rule)
+	}
+	const path = "/apis/rbac.authorization.k8s.io/v1/"
+	for resource, obj := range map[string]map[string]any{
+		"clusterroles": {"kind": "ClusterRole", "rules": all},
+		"clusterrolebindings": {
+			"kind": "ClusterRoleBinding", "roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}},
+		},
+	} {
+		obj["apiVersion"], obj["metadata"] = "rbac.authorization.k8s.io/v1", map[string]any{"name": name}
+		if a := s.do("POST", path+resource, body(obj)); a.Code == 403 {
+			s.skipf("no right to grant rights: %s", a)
+		} else {
+			s.want(a, 201)
+		}
+		s.objects = append(s.objects, path+resource+"/"+name)
+	}
+}
+
+func (s *session) rule(resource string, verbs ...any) map[string]any {
+	return map[string]any{"apiGroups": []any{s.r.facts.gvr.Group}, "resources": []any{resource}, "verbs": verbs}
+}
+
+// stranger is a user without rights, if the caller may impersonate one.
+func (s *session) stranger() string {
+	user := "conformance-" + s.label()
+	if a := s.do("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", as(user), body(map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}},
+	})); a.Code == 403 {
+		s.skipf("no right to impersonate: %s", a)
+	}
+	return user
+}
+
+// forbids is a check that a request is forbidden for a user without rights.
+func forbids(verb string, send func(*session, *unstructured.Unstructured, option) *answer) Check {
+	return Check{"authorization/" + verb, Required, authorizing, "Without the right to " + verb + ", a request is refused with 403.", []need{verbs("create", verb)}, func(s *session) {
+		user, obj := s.stranger(), s.create()
+		status := s.refused(send(s, obj, as(user)), 403)
+		if status.Reason != metav1.StatusReasonForbidden || !strings.Contains(status.Message, user) {
+			s.errorf("got reason %q and message %q, want Forbidden and the user", status.Reason, status.Message)
+		}
+		s.untouched(obj)
+	}}
+}
+
+var authorizationChecks = []Check{
+	forbids("get", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+		return s.do("GET", s.path(obj), as)
+	}),
+	forbids("list", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+		return s.do("GET", s.collection(), as)
+	}),
+	forbids("watch", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+		return s.do("GET", s.collection(), as, query("watch", "true"), query("timeoutSeconds", "2"))
+	}),
+	forbids("create", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+		return s.do("POST", s.collection(), as, body(s.object()))
+	}),
+	forbids("update", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+		changed := obj.DeepCopy()
+		labelled("dry", "yes")(changed)
+		return s.do("PUT", s.path(obj), as, body(changed))
+	}),
+	forbids("patch", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+		return s.do("PATCH", s.path(obj), as, mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})))
+	}),
+	forbids("delete", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+		return s.do("DELETE", s.path(obj), as)
+	}),
+	forbids("deletecollection", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+		return s.do("DELETE", s.collection(), as, query("labelSelector", s.selector()))
+	}),
+	{"authorization/granted", Required, authorizing, "A right that is granted is enough, and is no other right.", []need{verbs("create", "get", "list")}, func(s *session) {
+		user, obj := s.stranger(), s.create()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource, "get"))
+		s.eventually("with the right to get", func() string {
+			if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+		s.refused(s.do("GET", s.collection(), as(user)), 403)
+	}},
+	{"authorization/by-name", Required, authorizing, "A right for one name is no right for another.", []need{verbs("create", "get")}, func(s *session) {
+		user, mine, other := s.stranger(), s.create(), s.create()
+		rule := s.rule(s.r.facts.gvr.Resource, "get")
+		rule["resourceNames"] = []any{mine.GetName()}
+		s.grant(user, rule)
+		s.eventually("with the right to get one", func() string {
+			if a := s.do("GET", s.path(mine), as(user)); a.Code != 200 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+		s.refused(s.do("GET", s.path(other), as(user)), 403)
+	}},
+	{"authorization/status", Required, authorizing, "The right to a resource is none to its status, nor the other way round.", []need{verbs("create", "patch"), subresource("status")}, func(s *session) {
+		user, obj := s.stranger(), s.create()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource+"/status", "patch", "get"))
+		s.eventually("with the right to the status", func() string {
+			if a := s.do("PATCH", s.path(obj)+"/status", as(user), mergePatch(map[string]any{})); a.Code != 200 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+		s.refused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
+	}},
+	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.", []need{verbs("create", "get")}, func(s *session) {
+		s.stranger()
+		s.refused(s.do("GET", s.path(s.create()), as("system:anonymous"), header("Impersonate-Group", "system:unauthenticated")), 403, 401)
+	}},
+	{"authorization/missing-hidden", Required, authorizing, "Without rights, what is not there is 403 as what is.", []need{verbs("get")}, func(s *session) {
+		s.refused(s.do("GET", s.path(s.object()), as(s.stranger())), 403)
+	}},
+}
+
+// policy makes a ValidatingAdmissionPolicy for objects with the label policed of the check, and waits until it holds.
+func (s *session) policy(operations []any, expression string) {
+	name := s.name()
+	const path = "/apis/admissionregistration.k8s.io/v1/"
+	for _, obj := range []map[string]any{
+		{"kind": "ValidatingAdmissionPolicy", "spec": map[string]any{
+			"failurePolicy": "Fail",
+			"matchConstraints": map[string]any{
+				"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "policed": "yes"}},
+				"resourceRules": []any{map[string]any{
+					"apiGroups": []any{s.r.facts.gvr.Group}, "apiVersions": []any{s.r.facts.gvr.Version}, "operations": operations, "resources": []any{s.r.facts.gvr.Resource},
+				}},
+			},
+			"validations": []any{map[string]any{"expression": expression, "message": "the policy of the check says no"}},
+		}},
+		{"kind": "ValidatingAdmissionPolicyBinding", "spec": map[string]any{"policyName": name, "validationActions": []any{"Deny"}}},
+	} {
+		obj["apiVersion"], obj["metadata"] = "admissionregistration.k8s.io/v1", map[string]any{"name": name}
+		resource := strings.ToLower(obj["kind"].(string)) + "s"
+		resource = strings.Replace(resource, "policys", "policies", 1)
+		if a := s.do("POST", path+resource, body(obj)); a.Code == 403 || a.Code == 404 {
+			s.skipf("no policies can be made: %s", a)
+		} else {
+			s.want(a, 201)
+		}
+		s.objects = append(s.objects, path+resource+"/"+name)
+	}
+}
+
+// denied waits until the policy refuses a request.
+func (s *session) denied(send func() *answer) {
+	s.eventually("with the policy", func() string {
+		a := send()
+		if a.Code < 400 {
+			if method, _, _ := strings.Cut(a.request, " "); method == "POST" && !strings.Contains(a.request, "dryRun") {
+				s.created(a)
+			}
+			return "the request was let through"
+		}
+		if status := s.refused(a, 422, 403); !strings.Contains(status.Message, "the policy of the check says no") {
+			s.errorf("the message is %q, want that of the policy", status.Message)
+		}
+		return ""
+	})
+}
+
+var admissionChecks = []Check{
+	{"admission/create", Required, policies, "A ValidatingAdmissionPolicy holds for what is created.", []need{verbs("create")}, func(s *session) {
+		s.policy([]any{"CREATE"}, "object.metadata.?annotations['allowed'].orValue('no') == 'yes'")
+		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed())) })
+		allowed := s.policed()
+		allowed.SetAnnotations(map[string]string{"allowed": "yes"})
+		s.created(s.want(s.do("POST", s.collection(), body(allowed)), 201))
+	}},
+	{"admission/dry-run", Required, policies, "A policy holds for a dry run.", []need{verbs("create")}, func(s *session) {
+		s.policy([]any{"CREATE"}, "false")
+		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
+	}},
+	{"admission/update", Required, policies, "A policy sees the old and the new object of a change.", []need{verbs("create", "patch")}, func(s *session) {
+		obj := s.create(labelled("policed", "yes"), labelled("count", "1"))
+		s.policy([]any{"UPDATE"}, "object.metadata.labels['count'] == oldObject.metadata.labels['count']")
+		count := 1
+		s.denied(func() *answer {
+			count++
+			return s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"count": fmt.Sprint(count)}})))
+		})
+		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
+	}},
+	{"admission/delete", Required, policies, "A policy holds for a deletion, and sees the object.", []need{verbs("create", "delete")}, func(s *session) {
+		s.policy([]any{"DELETE"}, "has(oldObject.metadata.annotations) && 'deletable' in oldObject.metadata.annotations")
+		var kept *unstructured.Unstructured
+		s.denied(func() *answer {
+			kept = s.create(labelled("policed", "yes"))
+			return s.do("DELETE", s.path(kept))
+		})
+		s.get(kept)
+		s.patch(kept, metadata(map[string]any{"annotations": map[string]any{"deletable": ""}}))
+		s.want(s.do("DELETE", s.path(kept), query("propagationPolicy", "Background")), 200, 202)
+	}},
+	{"admission/apply", Required, policies, "A policy holds for an apply that creates.", []need{verbs("create", "patch")}, func(s *session) {
+		s.policy([]any{"CREATE"}, "false")
+		s.denied(func() *answer { return s.apply(s.name(), appliers, map[string]any{"policed": "yes"}) })
+	}},
+	{"admission/variables", Recommended, policies, "A policy knows the kind, the user and the operation of the request.", []need{verbs("create")}, func(s *session) {
+		s.policy([]any{"CREATE"}, fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && request.userInfo.username != '')", s.kind(), s.r.facts.gvr.Group))
+		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
+	}},
+	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/", "A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced}, func(s *session) {
+		namespace := s.aNamespace()
+		key := "count/" + s.r.facts.gvr.Resource
+		if s.r.facts.gvr.Group != "" {
+			key += "." + s.r.facts.gvr.Group
+		}
+		const quota = "/resourcequotas"
+		s.want(s.do("POST", "/api/v1/namespaces/"+namespace+quota, body(map[string]any{
+			"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": map[string]any{key: "3"}},
+		})), 201)
+		s.eventually("after the quota was made", func() string {
+			got := s.want(s.do("GET", "/api/v1/namespaces/"+namespace+quota+"/q"), 200).object()
+			if _, ok, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "used", key); !ok {
+				return "the quota was not counted"
+			}
+			return ""
+		})
+		var codes []int
+		for range 6 {
+			obj := s.object()
+			obj.SetNamespace(namespace)
+			a := s.do("POST", s.collectionIn(s.r.facts.gvr.Version, namespace), body(obj))
+			codes = append(codes, a.Code)
+			if a.Code == 201 {
+				s.created(a)
+			}
+		}
+		// Some kinds have objects in each new namespace, which count.
+		if n := slices.Index(codes, 403); n < 1 || n > 3 || slices.Contains(codes[n:], 201) {
+			s.errorf("six creations with a quota of three: got %v, want at most three 201 and then 403", codes)
+		}
+	}},
+}
+
+func (s *session) policed() *unstructured.Unstructured {
+	obj := s.object()
+	labelled("policed", "yes")(obj)
+	return obj
+}
+
+// metadataRefused is a check that a wrong part of the metadata is refused.
+func metadataRefused(id, text, field string, change func(*unstructured.Unstructured)) Check {
+	return Check{"limits/" + id, Required, conventions, text, []need{verbs("create")}, func(s *session) {
+		obj := s.object()
+		change(obj)
+		s.invalid(s.do("POST", s.collection(), body(obj)), field)
+	}}
+}
+
+var limitChecks = []Check{
+	metadataRefused("label-key", "A label whose key is none is refused with 422.", "metadata.labels", labelled("a b", "c")),
+	metadataRefused("label-value", "A label whose value is too long is refused with 422.", "metadata.labels", labelled("a", strings.Repeat("x", 64))),
+	metadataRefused("annotation-key", "An annotation whose key is none is refused with 422.", "metadata.annotations", func(obj *unstructured.Unstructured) {
+		obj.SetAnnotations(map[string]string{"a b": "c"})
+	}),
+	metadataRefused("annotations", "Annotations of more than 256 KiB are refused with 422.", "metadata.annotations", func(obj *unstructured.Unstructured) {
+		obj.SetAnnotations(map[string]string{"a": strings.Repeat("x", 256<<10+1)})
+	}),
+	metadataRefused("finalizer", "A finalizer that is no qualified name is refused with 422.", "metadata.finalizers", func(obj *unstructured.Unstructured) {
+		obj.SetFinalizers([]string{"a b"})
+	}),
+	metadataRefused("owner", "A reference to an owner without uid is refused with 422.", "metadata.ownerReferences", func(obj *unstructured.Unstructured) {
+		obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}})
+	}),
+	metadataRefused("owners", "Two owners that are the controller are refused with 422.", "metadata.ownerReferences", func(obj *unstructured.Unstructured) {
+		yes := true
+		obj.SetOwnerReferences([]metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1", Controller: &yes}, {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: "2", Controller: &yes},
+		})
+	}),
+	{"limits/long-name", Required, names, "A name of more than 253 characters is refused.", []need{verbs("create")}, func(s *session) {
+		obj := s.object()
+		obj.SetName(strings.Repeat("x", 254))
+		s.refused(s.do("POST", s.collection(), body(obj)), 422)
+	}},
+	{"limits/large-body", Required, concepts, "A body of more than 3 MiB is refused with 413.", []need{verbs("create")}, func(s *session) {
+		a := s.do("POST", s.collection(), text("application/json", `{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 3<<20+1)+`"}}}`))
+		s.want(a, 413)
+	}},
+	{"limits/deep-body", Required, concepts, "A body of 20,000 nested lists is refused with 400.", []need{verbs("create")}, func(s *session) {
+		const depth = 20_000
+		a := s.do("POST", s.collection(), text("application/json", `{"metadata":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}`))
+		s.want(a, 400, 413, 422)
+	}},
+	{"limits/large-patch", Required, concepts, "A JSON patch of more than 10,000 operations is refused with 413.", []need{verbs("create", "patch")}, func(s *session) {
+		operation := `{"op":"test","path":"/kind","value":"` + s.kind() + `"}`
+		a := s.do("PATCH", s.path(s.create()), jsonPatch("["+strings.Repeat(operation+",", 10_000)+operation+"]"))
+		s.want(a, 413)
+	}},
+	{"limits/odd-parameters", Required, concepts, "Parameters that make no sense are never answered by 5xx.", []need{verbs("list")}, func(s *session) {
+		for _, name := range []string{"limit", "continue", "resourceVersion", "resourceVersionMatch", "timeoutSeconds", "watch", "allowWatchBookmarks", "sendInitialEvents",
+			"fieldSelector", "labelSelector", "pretty", "includeObject"} {
+			for _, value := range []string{"", "-1", "\x00", "%", "99999999999999999999", "true,false", "'", "{}"} {
+				a := s.do("GET", s.collection(), query(name, value), query("timeoutSeconds", "1"))
+				if a.Code >= 500 && a.Code != 504 {
+					s.errorf("%s: got %s", a.request, a)
+				}
+			}
+		}
+	}},
+	{"limits/odd-bodies", Required, concepts, "Bodies that make no sense are never answered by 5xx.", []need{verbs("create", "patch")}, func(s *session) {
+		path := s.path(s.create())
+		for _, data := range []string{"null", "[]", "0", `""`, "{}", `{"metadata":null}`, `{"metadata":{"name":null}}`, `{"kind":1}`, "\xff\xfe", `{"a":1e999}`, "{" + strings.Repeat(`"a":{`, 50)} {
+			for _, a := range []*answer{
+				s.do("POST", s.collection(), text("application/json", data), query("dryRun", "All")),
+				s.do("PUT", path, text("application/json", data), query("dryRun", "All")),
+				s.do("PATCH", path, text(typeMergePatch, data), query("dryRun", "All")),
+				s.do("PATCH", path, text(typeJSONPatch, data), query("dryRun", "All")),
+				s.do("PATCH", path, text(typeApply, data), query("dryRun", "All"), query("fieldManager", "a")),
+			} {
+				if a.Code >= 500 {
+					s.errorf("%s with %q: got %s", a.request, data, a)
+				}
+			}
+		}
+	}},
+}

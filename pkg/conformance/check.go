@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"slices"
+	"strings"
+)
+
+// Level says who has to pass a check.
+type Level string
+
+const (
+	// Required is what clients such as kubectl, informers and the garbage collector rely on.
+	Required Level = "required"
+	// Recommended is what the API conventions ask for.
+	Recommended Level = "recommended"
+	// Optional is a feature that a server may lack.
+	Optional Level = "optional"
+)
+
+// Where behaviour is described. A check names one of them, or a KEP.
+const (
+	concepts    = "https://kubernetes.io/docs/reference/using-api/api-concepts/"
+	conventions = "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md"
+	names       = "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"
+	applying    = "https://kubernetes.io/docs/reference/using-api/server-side-apply/"
+	deleting    = "https://kubernetes.io/docs/concepts/architecture/garbage-collection/"
+	finalizing  = "https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/"
+	selecting   = "https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/"
+	authorizing = "https://kubernetes.io/docs/reference/access-authn-authz/authorization/"
+	policies    = "https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/"
+	openapis    = "https://kubernetes.io/docs/concepts/overview/kubernetes-api/"
+)
+
+// kep is the address of an enhancement proposal.
+func kep(sig, name string) string {
+	return "https://github.com/kubernetes/enhancements/tree/master/keps/sig-" + sig + "/" + name
+}
+
+// Check is one behaviour.
+type Check struct {
+	// ID is AREA/NAME. It does not change.
+	ID string
+	// Level says who has to pass it.
+	Level Level
+	// Source is the address of the text that asks for it.
+	Source string
+	// Text says what must hold.
+	Text string
+	// needs are what the resource must have, for example a verb; without it the check is skipped.
+	needs []need
+	run   func(*session)
+}
+
+// Area is the part of the id before the slash.
+func (c Check) Area() string { area, _, _ := strings.Cut(c.ID, "/"); return area }
+
+// Checks returns all of them, in the order of their areas.
+func Checks() []Check {
+	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks, fieldValidationChecks, statusChecks,
+		scaleChecks, deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks, watchListChecks, formChecks,
+		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, limitChecks)
+}
+
+// need is what a resource or a target must have for a check. It returns the reason if it has it not.
+type need func(*facts, *Target) (reason string)
+
+// verbs need verbs of the resource.
+func verbs(names ...string) need {
+	return func(f *facts, _ *Target) string {
+		for _, name := range names {
+			if !slices.Contains(f.resource.Verbs, name) {
+				return "the resource has no verb " + name
+			}
+		}
+		return ""
+	}
+}
+
+// subresource needs one.
+func subresource(name string) need {
+	return func(f *facts, _ *Target) string {
+		if _, ok := f.subresources[name]; !ok {
+			return "the resource has no subresource " + name
+		}
+		return ""
+	}
+}
+
+func namespaced(f *facts, _ *Target) string {
+	if !f.resource.Namespaced {
+		return "the resource is not in namespaces"
+	}
+	return ""
+}
+
+func aChange(_ *facts, t *Target) string {
+	if len(t.Change) == 0 {
+		return "the target has no Change"
+	}
+	return ""
+}
+
+func anInvalidChange(_ *facts, t *Target) string {
+	if len(t.Invalid) == 0 {
+		return "the target has no Invalid"
+	}
+	return ""
+}
+
+func aStatus(_ *facts, t *Target) string {
+	if len(t.Status) == 0 {
+		return "the target has no Status"
+	}
+	return ""
+}
+
+func otherVersions(f *facts, _ *Target) string {
+	if len(f.otherVersions) == 0 {
+		return "the resource has one version"
+	}
+	return ""
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+const (
+	// excerpt is how much of a body a report shows, in bytes.
+	excerpt = 4 << 10
+	// maxAnswer is how much of an answer is read: 64 MiB.
+	maxAnswer = 64 << 20
+	// maxExchanges is how many requests of a check a report shows: the last ones.
+	maxExchanges = 20
+)
+
+// request is one that a check sends.
+type request struct {
+	query  url.Values
+	header http.Header
+	body   []byte
+}
+
+type option func(*request)
+
+// query adds a parameter.
+func query(name, value string) option {
+	return func(r *request) { r.query.Add(name, value) }
+}
+
+// header sets a header.
+func header(name, value string) option {
+	return func(r *request) { r.header.Set(name, value) }
+}
+
+// accept sets what forms the client takes; none, if it is empty.
+func accept(types string) option {
+	return func(r *request) {
+		r.header.Set("Accept", types)
+		if types == "" {
+			r.header.Del("Accept")
+		}
+	}
+}
+
+// text is a body as it is.
+func text(contentType, data string) option {
+	return func(r *request) {
+		r.body = []byte(data)
+		r.header.Set("Content-Type", contentType)
+	}
+}
+
+// body is an object in JSON.
+func body(obj any) option {
+	return func(r *request) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			obj = u.Object
+		}
+		data, err := json.Marshal(obj)
+		if err != nil {
+			panic(err) // maps and strings
+		}
+		r.body = data
+		if r.header.Get("Content-Type") == "" {
+			r.header.Set("Content-Type", "application/json")
+		}
+	}
+}
+
+// The types of patches.
+const (
+	typeMergePatch     = "application/merge-patch+json"
+	typeJSONPatch      = "application/json-patch+json"
+	typeStrategicPatch = "application/strategic-merge-patch+json"
+	typeApply          = "application/apply-patch+yaml"
+)
+
+func typed(contentType string, data any) option {
+	return func(r *request) {
+		r.header.Set("Content-Type", contentType)
+		body(data)(r)
+	}
+}
+
+func mergePatch(patch any) option { return typed(typeMergePatch, patch) }
+
+// jsonPatch is a list of operations, as written.
+func jsonPatch(operations string) option { return text(typeJSONPatch, operations) }
+
+// as is another user, by impersonation.
+func as(user string) option { return header("Impersonate-User", user) }
+
+// answer is that of a server.
+type answer struct {
+	Code    int
+	Header  http.Header
+	Body    []byte
+	request string
+	s       *session
+}
+
+// String is what an error says of an answer.
+func (a *answer) String() string {
+	status := struct{ Reason, Message string }{}
+	if json.Unmarshal(a.Body, &status) == nil && status.Message != "" {
+		return fmt.Sprintf("%d %s: %.300s", a.Code, status.Reason, status.Message)
+	}
+	return fmt.Sprintf("%d with %.100q", a.Code, a.Body)
+}
+
+// object reads the body.
+func (a *answer) object() *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(a.Body, &obj.Object); err != nil || obj.Object == nil {
+		a.s.fatalf("%s: the body is %.300q, want a JSON object (%v)", a.request, a.Body, err)
+	}
+	return obj
+}
+
+// items are the elements of a list.
+func (a *answer) items() []unstructured.Unstructured {
+	list := a.object()
+	if _, ok := list.Object["items"].([]any); !ok {
+		a.s.fatalf("%s: the answer has no items, want a list: %.300q", a.request, a.Body)
+	}
+	out, err := list.ToList()
+	if err != nil {
+		a.s.fatalf("%s: %v", a.request, err)
+	}
+	return out.Items
+}
+
+// names are those of the elements of a list.
+func (a *answer) names() []string {
+	out := []string{}
+	for _, item := range a.items() {
+		out = append(out, item.GetName())
+	}
+	return out
+}
+
+// open sends a request. The caller closes the body.
+func (s *session) open(ctx context.Context, method, path string, options ...option) (*http.Response, string) {
+	r := request{query: url.Values{}, header: http.Header{"Accept": {"application/json"}, "User-Agent": {"conformance/v1"}}}
+	for _, o := range options {
+		o(&r)
+	}
+	target := path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	line := method + " " + target
+	req, err := http.NewRequestWithContext(ctx, method, s.r.host+target, bytes.NewReader(r.body))
+	if err != nil {
+		s.fatalf("%s: %v", line, err)
+	}
+	req.Header = r.header
+	resp, err := s.r.client.Do(req)
+	exchange := Exchange{Request: line, Body: cut(r.body)}
+	for _, name := range []string{"Accept", "Content-Type", "Impersonate-User"} {
+		if value := r.header.Get(name); value != "" && value != "application/json" {
+			exchange.Request += "\n" + name + ": " + value
+		}
+	}
+	if err != nil {
+		exchange.Error = err.Error()
+	} else {
+		exchange.Code = resp.StatusCode
+	}
+	if len(s.exchanges) == maxExchanges {
+		s.exchanges = s.exchanges[1:]
+	}
+	s.exchanges = append(s.exchanges, exchange)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		s.fatalf("%s: %v", line, err)
+	}
+	return resp, line
+}
+
+// do sends a request and reads the answer.
+func (s *session) do(method, path string, options ...option) *answer {
+	resp, line := s.open(s.ctx, method, path, options...)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	last := &s.exchanges[len(s.exchanges)-1]
+	last.Response = cut(data)
+	if err != nil {
+		last.Error = err.Error()
+		s.fatalf("%s: read the answer: %v", line, err)
+	}
+	return &answer{Code: resp.StatusCode, Header: resp.Header, Body: data, request: line, s: s}
+}
+
+func cut(data []byte) string {
+	if len(data) <= excerpt {
+		return strings.ToValidUTF8(string(data), "\ufffd")
+	}
+	return strings.ToValidUTF8(string(data[:excerpt]), "\ufffd") + fmt.Sprintf("... (%d bytes)", len(data))
+}
+
+// event is one of a watch.
+type event struct {
+	Type   string
+	Object map[string]any
+}
+
+// UnmarshalJSON implements json.Unmarshaler; numbers are those of unstructured objects.
+func (e *event) UnmarshalJSON(data []byte) error {
+	parts := struct {
+		Type   string          `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}{}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	e.Type = parts.Type
+	return utiljson.Unmarshal(parts.Object, &e.Object)
+}
+
+func (e event) object() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: e.Object}
+}
+
+// String is what an error says of an event.
+func (e event) String() string {
+	obj := e.object()
+	if e.Type == "ERROR" {
+		return fmt.Sprintf("ERROR %v %v", e.Object["code"], e.Object["message"])
+	}
+	return fmt.Sprintf("%s %s (resourceVersion %s)", e.Type, obj.GetName(), obj.GetResourceVersion())
+}
+
+// watcher is a watch that is open.
+type watcher struct {
+	s      *session
+	line   string
+	cancel context.CancelFunc
+	events chan event
+	header http.Header
+}
+
+// watch opens a watch of a collection.
+func (s *session) watch(path string, options ...option) *watcher {
+	ctx, cancel := context.WithCancel(s.ctx)
+	resp, line := s.open(ctx, "GET", path, append(options, query("watch", "true"))...)
+	if resp.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what there is is shown
+		_ = resp.Body.Close()
+		cancel()
+		s.fatalf("%s: got %s, want 200", line, &answer{Code: resp.StatusCode, Body: data})
+	}
+	w := &watcher{s: s, line: line, cancel: cancel, events: make(chan event, 100), header: resp.Header}
+	s.watches = append(s.watches, w)
+	go func() {
+		defer close(w.events)
+		defer resp.Body.Close()
+		lines := bufio.NewReader(resp.Body)
+		for decoder := json.NewDecoder(lines); ; {
+			var e event
+			if err := decoder.Decode(&e); err != nil {
+				if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+					e = event{Type: "BROKEN", Object: map[string]any{"message": err.Error()}}
+				} else {
+					return
+				}
+			}
+			select {
+			case w.events <- e:
+			case <-ctx.Done():
+				return
+			}
+			if e.Type == "BROKEN" {
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// next is the next event, but for bookmarks. It ends the check if there is none in time.
+func (w *watcher) next() event {
+	for {
+		e, ok := w.any()
+		if !ok {
+			w.s.fatalf("%s: the watch ended, want another event", w.line)
+		}
+		if e.Type != "BOOKMARK" {
+			return e
+		}
+	}
+}
+
+// any is the next event, bookmarks included, or false at the end of the watch.
+func (w *watcher) any() (event, bool) {
+	select {
+	case e, ok := <-w.events:
+		return e, ok
+	case <-w.s.ctx.Done():
+		w.s.fatalf("%s: no event came: %v", w.line, context.Cause(w.s.ctx))
+	}
+	return event{}, false
+}
+
+// expect is the next event, which must be of a type and an object.
+func (w *watcher) expect(eventType, name string) event {
+	e := w.next()
+	if e.Type != eventType || e.object().GetName() != name {
+		w.s.fatalf("%s: got the event %s, want %s %s", w.line, e, eventType, name)
+	}
+	return e
+}

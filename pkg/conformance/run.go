@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
+)
+
+// runner is a run at work.
+type runner struct {
+	target    *Target
+	facts     *facts
+	client    *http.Client
+	host      string
+	id        string
+	namespace string // empty if the resource is in none
+}
+
+// Run runs the checks as subtests. A failed check that is required or recommended fails the test; an optional one is only logged.
+func Run(t *testing.T, target Target) *Report {
+	t.Helper()
+	report, err := Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range report.Results {
+		t.Run(result.ID, func(t *testing.T) {
+			message := fmt.Sprintf("%s %s\n%s\n%s", result.Level, result.Text, result.Source, strings.Join(result.Messages, "\n"))
+			switch {
+			case result.Outcome == Skipped:
+				t.Skip(strings.Join(result.Messages, "; "))
+			case result.Outcome == Failed && result.Level == Optional:
+				t.Skip(message)
+			case result.Outcome == Failed:
+				t.Error(message)
+			}
+		})
+	}
+	for _, left := range report.Left {
+		t.Errorf("left behind: %s", left)
+	}
+	return report
+}
+
+// Execute runs the checks. The error is about the target, or about what no check can do without; what checks found is in the report. The run
+// ends when ctx does, after it deleted what it made.
+func Execute(ctx context.Context, target Target) (*Report, error) {
+	target.complete()
+	gvr, err := target.validate()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, target.Timeout, fmt.Errorf("the run took longer than %s", target.Timeout))
+	defer cancel()
+	r := &runner{target: &target, id: rand.String(6)}
+	config := rest.CopyConfig(target.Config)
+	config.QPS, config.Timeout = -1, 0
+	if r.client, err = rest.HTTPClientFor(config); err != nil {
+		return nil, err
+	}
+	// As http.Client would, it hides what the server answers.
+	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if r.facts, err = discover(ctx, config, gvr); err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	r.host = strings.TrimSuffix(base.String(), "/")
+	report := &Report{Resource: target.Resource, Kind: r.facts.resource.Kind, Server: r.facts.serverVersion, Started: began.UTC().Truncate(time.Second)}
+	if target.Sample.GetKind() != report.Kind {
+		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s", target.Sample.GetKind(), report.Kind)
+	}
+	err = r.runAll(ctx, report)
+	report.Seconds = time.Since(began).Seconds()
+	return report, err
+}
+
+// runAll runs the checks, some at a time, and deletes what was made.
+func (r *runner) runAll(ctx context.Context, report *Report) error {
+	setup := &session{ctx: ctx, r: r}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		report.Left = append(report.Left, setup.cleanUp(cleanup)...)
+	}()
+	if r.facts.resource.Namespaced {
+		if messages, _ := setup.guarded(func(s *session) { r.namespace = s.aNamespace() }); len(messages) > 0 {
+			return fmt.Errorf("create a namespace for the objects: %s", strings.Join(messages, "; "))
+		}
+	}
+	var selected []Check
+	for _, c := range Checks() {
+		if r.target.selected(c) {
+			selected = append(selected, c)
+		}
+	}
+	report.Results = make([]Result, len(selected))
+	left := make([][]string, len(selected))
+	places := make(chan struct{}, r.target.Parallel)
+	var group sync.WaitGroup
+	for i, c := range selected {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			report.Results[i], left[i] = r.runOne(ctx, c, i)
+		})
+	}
+	group.Wait()
+	for _, l := range left {
+		report.Left = append(report.Left, l...)
+	}
+	return nil
+}
+
+// runOne runs a check, and deletes what it made.
+func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []string) {
+	result := Result{ID: c.ID, Level: c.Level, Source: c.Source, Text: c.Text, Outcome: Passed}
+	for _, need := range c.needs {
+		if reason := need(r.facts, r.target); reason != "" {
+			result.Outcome, result.Messages = Skipped, []string{reason}
+			return result, nil
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		result.Outcome, result.Messages = Skipped, []string{err.Error()}
+		return result, nil
+	}
+	began := time.Now()
+	limited, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the check took longer than %s", checkTimeout))
+	defer cancel()
+	s := &session{ctx: limited, r: r, check: c, number: number}
+	messages, reason := s.guarded(c.run)
+	result.Seconds = time.Since(began).Seconds()
+	switch {
+	case len(messages) > 0:
+		result.Outcome, result.Messages, result.Exchanges = Failed, messages, s.exchanges
+	case reason != "":
+		result.Outcome, result.Messages = Skipped, []string{reason}
+	}
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	return result, s.cleanUp(cleanup)
+}
+
+// guarded runs a function of checks to its end, or until it gives up. A reason without messages is why it was skipped.
+func (s *session) guarded(run func(*session)) (messages []string, reason string) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case ended:
+			reason = p.reason
+		default:
+			s.errorf("the check panicked: %v\n%s", p, debug.Stack())
+		}
+		messages = s.messages
+	}()
+	run(s)
+	return s.messages, ""
+}
+
+// errCleanUp tells what a check could not delete.
+var errCleanUp = errors.New("delete what the check made")
+
+// cleanUp ends watches and deletes what was made, without finalizers if need be. It returns what is left.
+func (s *session) cleanUp(ctx context.Context) (left []string) {
+	for _, w := range s.watches {
+		w.cancel()
+	}
+	sweep := &session{ctx: ctx, r: s.r, check: s.check, number: s.number}
+	for _, path := range s.objects {
+		if messages, _ := sweep.guarded(func(s *session) { s.remove(path) }); len(messages) > 0 {
+			left = append(left, fmt.Sprintf("%s: %v: %s", path, errCleanUp, strings.Join(messages, "; ")))
+			sweep.messages = nil
+		}
+	}
+	for _, name := range s.namespaces {
+		path := "/api/v1/namespaces/" + name
+		if messages, _ := sweep.guarded(func(s *session) { s.want(s.do("DELETE", path), 200, 202, 404, 409) }); len(messages) > 0 {
+			left = append(left, fmt.Sprintf("%s: %v: %s", path, errCleanUp, strings.Join(messages, "; ")))
+			sweep.messages = nil
+		}
+	}
+	return left
+}
+
+// remove deletes an object, if it is there.
+func (s *session) remove(path string) {
+	a := s.do("DELETE", path, query("propagationPolicy", "Background"))
+	if a.Code == 404 {
+		return
+	}
+	s.want(a, 200, 202, 409)
+	a = s.do("GET", path)
+	if a.Code == 200 && len(a.object().GetFinalizers()) > 0 {
+		s.want(s.do("PATCH", path, mergePatch(metadata(map[string]any{"finalizers": nil}))), 200, 404)
+	}
+}

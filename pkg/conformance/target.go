@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Target is what is checked.
+type Target struct {
+	// Config is the way to kube-apiserver, for a user who may do everything with the resource, and create namespaces. The checks of
+	// authorization also want the right to impersonate, those of admission that to create policies.
+	Config *rest.Config
+	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group.
+	Resource string
+	// Sample is a valid object. Its name does not matter.
+	Sample *unstructured.Unstructured
+	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it valid: {"spec": {"replicas": 2}}.
+	Change map[string]any
+	// Invalid is one that makes it invalid.
+	Invalid map[string]any
+	// Status is one of the subresource status. With it, nobody else may write the status of the objects meanwhile.
+	Status map[string]any
+	// Only are the ids or the areas of the checks that are run. Default: all.
+	Only []string
+	// Parallel is how many checks run at a time. Default: 8.
+	Parallel int
+	// Timeout bounds the whole run, without its cleanup of at most a minute. Default: 5 minutes.
+	Timeout time.Duration
+}
+
+const (
+	defaultParallel = 8
+	defaultTimeout  = 5 * time.Minute
+	// checkTimeout bounds one check. The longest waits for kube-apiserver to see a new policy.
+	checkTimeout = 45 * time.Second
+	// cleanupTimeout bounds the deletion of what a run made.
+	cleanupTimeout = time.Minute
+)
+
+func (t *Target) complete() {
+	if t.Parallel <= 0 {
+		t.Parallel = defaultParallel
+	}
+	if t.Timeout <= 0 {
+		t.Timeout = defaultTimeout
+	}
+}
+
+// facts are what discovery says of the resource.
+type facts struct {
+	gvr           schema.GroupVersionResource
+	resource      metav1.APIResource
+	subresources  map[string]metav1.APIResource
+	otherVersions []string // of the group that have the resource
+	preferred     string
+	serverVersion string
+}
+
+// validate returns all that is wrong with a target, before anything is sent.
+func (t *Target) validate() (schema.GroupVersionResource, error) {
+	var problems []error
+	gvr, _ := schema.ParseResourceArg(t.Resource)
+	if gvr == nil {
+		problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps", t.Resource))
+		gvr = &schema.GroupVersionResource{}
+	}
+	if t.Config == nil {
+		problems = append(problems, errors.New("the target has no Config"))
+	}
+	switch {
+	case t.Sample == nil || len(t.Sample.Object) == 0:
+		problems = append(problems, errors.New("the target has no Sample, expected a valid object"))
+	case t.Sample.GroupVersionKind().GroupVersion() != gvr.GroupVersion():
+		problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource", t.Sample.GetAPIVersion(), gvr.GroupVersion()))
+	}
+	known := map[string]bool{}
+	for _, c := range Checks() {
+		known[c.ID], known[c.Area()] = true, true
+	}
+	for _, only := range t.Only {
+		if !known[only] {
+			problems = append(problems, fmt.Errorf("there is no check and no area %q", only))
+		}
+	}
+	return *gvr, errors.Join(problems...)
+}
+
+// selected says whether a check is to run.
+func (t *Target) selected(c Check) bool {
+	return len(t.Only) == 0 || slices.Contains(t.Only, c.ID) || slices.Contains(t.Only, c.Area())
+}
+
+// discover finds the facts of a resource.
+func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource) (*facts, error) {
+	config = rest.CopyConfig(config)
+	if deadline, ok := ctx.Deadline(); ok {
+		config.Timeout = time.Until(deadline)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	f := &facts{gvr: gvr, subresources: map[string]metav1.APIResource{}}
+	list, err := client.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	if err != nil {
+		return nil, fmt.Errorf("discover %s: %w", gvr.GroupVersion(), err)
+	}
+	for _, r := range list.APIResources {
+		if name, sub, ok := strings.Cut(r.Name, "/"); ok && name == gvr.Resource {
+			f.subresources[sub] = r
+		} else if r.Name == gvr.Resource {
+			f.resource = r
+		}
+	}
+	if f.resource.Name == "" {
+		return nil, fmt.Errorf("%s has no resource %q; its resources: %s", gvr.GroupVersion(), gvr.Resource, resourceNames(list))
+	}
+	if version, err := client.ServerVersion(); err == nil {
+		f.serverVersion = version.GitVersion
+	}
+	groups, err := client.ServerGroups()
+	if err != nil {
+		return nil, fmt.Errorf("discover groups: %w", err)
+	}
+	for _, g := range groups.Groups {
+		if g.Name != gvr.Group {
+			continue
+		}
+		f.preferred = g.PreferredVersion.Version
+		for _, v := range g.Versions {
+			other, err := client.ServerResourcesForGroupVersion(v.GroupVersion)
+			if v.Version != gvr.Version && err == nil && slices.Contains(strings.Fields(resourceNames(other)), gvr.Resource) {
+				f.otherVersions = append(f.otherVersions, v.Version)
+			}
+		}
+	}
+	return f, nil
+}
+
+func resourceNames(list *metav1.APIResourceList) string {
+	var out []string
+	for _, r := range list.APIResources {
+		if !strings.Contains(r.Name, "/") {
+			out = append(out, r.Name)
+		}
+	}
+	return strings.Join(out, " ")
+}
