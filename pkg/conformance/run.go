@@ -72,7 +72,7 @@ func Execute(ctx context.Context, target Target) (*Report, error) {
 	}
 	// As http.Client would, it hides what the server answers.
 	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if r.facts, err = discover(ctx, config, gvr); err != nil {
+	if r.facts, err = discover(ctx, config, gvr, target.Sample.GetKind()); err != nil {
 		return nil, err
 	}
 	base, _, err := rest.DefaultServerUrlFor(config)
@@ -80,7 +80,8 @@ func Execute(ctx context.Context, target Target) (*Report, error) {
 		return nil, err
 	}
 	r.host = strings.TrimSuffix(base.String(), "/")
-	report := &Report{Resource: target.Resource, Kind: r.facts.resource.Kind, Server: r.facts.serverVersion, Started: began.UTC().Truncate(time.Second)}
+	gvr = r.facts.gvr
+	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.facts.resource.Kind, Server: r.facts.serverVersion, Started: began.UTC().Truncate(time.Second)}
 	if target.Sample.GetKind() != report.Kind {
 		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s", target.Sample.GetKind(), report.Kind)
 	}
@@ -112,11 +113,17 @@ func (r *runner) runAll(ctx context.Context, report *Report) error {
 	left := make([][]string, len(selected))
 	places := make(chan struct{}, r.target.Parallel)
 	var group sync.WaitGroup
+	var told sync.Mutex
 	for i, c := range selected {
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
 			report.Results[i], left[i] = r.runOne(ctx, c, i)
+			if r.target.Progress != nil {
+				told.Lock()
+				defer told.Unlock()
+				r.target.Progress(report.Results[i], len(selected))
+			}
 		})
 	}
 	group.Wait()
@@ -140,7 +147,7 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 		return result, nil
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the check took longer than %s", checkTimeout))
+	limited, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout, fmt.Errorf("the check took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	s := &session{ctx: limited, r: r, check: c, number: number}
 	messages, reason := s.guarded(c.run)

@@ -22,7 +22,8 @@ type Target struct {
 	// Config is the way to kube-apiserver, for a user who may do everything with the resource, and create namespaces. The checks of
 	// authorization also want the right to impersonate, those of admission that to create policies.
 	Config *rest.Config
-	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group.
+	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group. Default: that of the sample's
+	// kind.
 	Resource string
 	// Sample is a valid object. Its name does not matter.
 	Sample *unstructured.Unstructured
@@ -38,13 +39,16 @@ type Target struct {
 	Parallel int
 	// Timeout bounds the whole run, without its cleanup of at most a minute. Default: 5 minutes.
 	Timeout time.Duration
+	// CheckTimeout bounds one check. Default: 45 seconds; the longest waits for kube-apiserver to see a new policy.
+	CheckTimeout time.Duration
+	// Progress is called with each result, by one goroutine at a time, and how many there will be. Default: not at all.
+	Progress func(result Result, total int)
 }
 
 const (
-	defaultParallel = 8
-	defaultTimeout  = 5 * time.Minute
-	// checkTimeout bounds one check. The longest waits for kube-apiserver to see a new policy.
-	checkTimeout = 45 * time.Second
+	defaultParallel     = 8
+	defaultTimeout      = 5 * time.Minute
+	defaultCheckTimeout = 45 * time.Second
 	// cleanupTimeout bounds the deletion of what a run made.
 	cleanupTimeout = time.Minute
 )
@@ -55,6 +59,9 @@ func (t *Target) complete() {
 	}
 	if t.Timeout <= 0 {
 		t.Timeout = defaultTimeout
+	}
+	if t.CheckTimeout <= 0 {
+		t.CheckTimeout = defaultCheckTimeout
 	}
 }
 
@@ -71,10 +78,12 @@ type facts struct {
 // validate returns all that is wrong with a target, before anything is sent.
 func (t *Target) validate() (schema.GroupVersionResource, error) {
 	var problems []error
-	gvr, _ := schema.ParseResourceArg(t.Resource)
-	if gvr == nil {
-		problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps", t.Resource))
-		gvr = &schema.GroupVersionResource{}
+	gvr := &schema.GroupVersionResource{}
+	if t.Resource != "" {
+		if gvr, _ = schema.ParseResourceArg(t.Resource); gvr == nil {
+			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps", t.Resource))
+			gvr = &schema.GroupVersionResource{}
+		}
 	}
 	if t.Config == nil {
 		problems = append(problems, errors.New("the target has no Config"))
@@ -82,6 +91,10 @@ func (t *Target) validate() (schema.GroupVersionResource, error) {
 	switch {
 	case t.Sample == nil || len(t.Sample.Object) == 0:
 		problems = append(problems, errors.New("the target has no Sample, expected a valid object"))
+	case t.Sample.GetAPIVersion() == "" || t.Sample.GetKind() == "":
+		problems = append(problems, errors.New("the sample has no apiVersion or no kind"))
+	case t.Resource == "":
+		*gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
 	case t.Sample.GroupVersionKind().GroupVersion() != gvr.GroupVersion():
 		problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource", t.Sample.GetAPIVersion(), gvr.GroupVersion()))
 	}
@@ -102,8 +115,8 @@ func (t *Target) selected(c Check) bool {
 	return len(t.Only) == 0 || slices.Contains(t.Only, c.ID) || slices.Contains(t.Only, c.Area())
 }
 
-// discover finds the facts of a resource.
-func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource) (*facts, error) {
+// discover finds the facts of a resource, or of that of a kind if its name is empty.
+func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource, kind string) (*facts, error) {
 	config = rest.CopyConfig(config)
 	if deadline, ok := ctx.Deadline(); ok {
 		config.Timeout = time.Until(deadline)
@@ -112,11 +125,16 @@ func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionR
 	if err != nil {
 		return nil, err
 	}
-	f := &facts{gvr: gvr, subresources: map[string]metav1.APIResource{}}
 	list, err := client.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
 	if err != nil {
 		return nil, fmt.Errorf("discover %s: %w", gvr.GroupVersion(), err)
 	}
+	for _, r := range list.APIResources {
+		if gvr.Resource == "" && r.Kind == kind && !strings.Contains(r.Name, "/") {
+			gvr.Resource = r.Name
+		}
+	}
+	f := &facts{gvr: gvr, subresources: map[string]metav1.APIResource{}}
 	for _, r := range list.APIResources {
 		if name, sub, ok := strings.Cut(r.Name, "/"); ok && name == gvr.Resource {
 			f.subresources[sub] = r
@@ -125,6 +143,9 @@ func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionR
 		}
 	}
 	if f.resource.Name == "" {
+		if gvr.Resource == "" {
+			return nil, fmt.Errorf("%s has no kind %q; its resources: %s", gvr.GroupVersion(), kind, resourceNames(list))
+		}
 		return nil, fmt.Errorf("%s has no resource %q; its resources: %s", gvr.GroupVersion(), gvr.Resource, resourceNames(list))
 	}
 	if version, err := client.ServerVersion(); err == nil {

@@ -6,15 +6,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/pkg/conformance"
 	"example.com/extension-apiserver/pkg/envtest"
@@ -48,7 +52,27 @@ func targets(t *testing.T, config *rest.Config) []conformance.Target {
 	}
 }
 
-// TestCalibration runs all checks against each target.
+// expectation is an entry of testdata/expected.yaml.
+type expectation struct {
+	Checks  []string `json:"checks"`
+	Targets []string `json:"targets"`
+	Because string   `json:"because"`
+}
+
+func expectations(t *testing.T) []expectation {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "expected.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []expectation
+	if err := sigsyaml.UnmarshalStrict(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestCalibration runs all checks against each target: it fails what testdata/expected.yaml says, and nothing else.
 func TestCalibration(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	if _, err := e.StartSampleAPIServer(t.Context()); err != nil {
@@ -58,31 +82,98 @@ func TestCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, "apply", "-f", crd); err != nil {
-		t.Fatalf("kubectl apply: %v\n%s%s", err, stdout, stderr)
-	}
-	if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, "wait", "--for=condition=Established", "-f", crd); err != nil {
-		t.Fatalf("kubectl wait: %v\n%s%s", err, stdout, stderr)
+	for _, args := range [][]string{{"apply", "-f", crd}, {"wait", "--for=condition=Established", "-f", crd}} {
+		if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, args...); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s%s", args, err, stdout, stderr)
+		}
 	}
 	config, err := e.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
+	expected := map[string][]string{}
+	for _, entry := range expectations(t) {
+		for _, target := range entry.Targets {
+			expected[target] = append(expected[target], entry.Checks...)
+		}
+	}
 	for _, target := range targets(t, config) {
-		t.Run(strings.ReplaceAll(target.Resource, "/", "_"), func(t *testing.T) {
+		t.Run(target.Resource, func(t *testing.T) {
 			report, err := conformance.Execute(t.Context(), target)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%.1f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
-			for _, result := range report.Results {
-				if result.Outcome == conformance.Failed || result.Outcome == conformance.Skipped && os.Getenv("SHOW_SKIPPED") != "" {
-					t.Logf("%s %s (%s, %.1f s): %s", result.Outcome, result.ID, result.Level, result.Seconds, strings.Join(result.Messages, "; "))
+			t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
+			got := []string{}
+			for _, result := range report.Failed() {
+				got = append(got, result.ID)
+				if !slices.Contains(expected[target.Resource], result.ID) {
+					t.Errorf("%s (%s) fails: %s", result.ID, result.Level, strings.Join(result.Messages, "; "))
+				}
+			}
+			for _, id := range expected[target.Resource] {
+				if !slices.Contains(got, id) {
+					t.Errorf("%s passes or is skipped, want that it fails", id)
 				}
 			}
 			for _, left := range report.Left {
-				t.Errorf("left: %s", left)
+				t.Errorf("left behind: %s", left)
+			}
+			if report.Seconds > 180 {
+				t.Errorf("the run took %.0f s, want at most 3 minutes", report.Seconds)
 			}
 		})
+	}
+}
+
+// TestDocs: the tables of docs/conformance.md are those of the checks and of what is expected.
+func TestDocs(t *testing.T) {
+	var text strings.Builder
+	areas, counts := []string{}, map[string]map[conformance.Level]int{}
+	for _, check := range conformance.Checks() {
+		if counts[check.Area()] == nil {
+			areas = append(areas, check.Area())
+			counts[check.Area()] = map[conformance.Level]int{}
+		}
+		counts[check.Area()][check.Level]++
+	}
+	total := map[conformance.Level]int{}
+	text.WriteString("| area | required | recommended | optional |\n|---|---|---|---|\n")
+	for _, area := range areas {
+		c := counts[area]
+		fmt.Fprintf(&text, "| %s | %d | %d | %d |\n", area, c[conformance.Required], c[conformance.Recommended], c[conformance.Optional])
+		for level, n := range c {
+			total[level] += n
+		}
+	}
+	fmt.Fprintf(&text, "| **%d in all** | %d | %d | %d |\n", len(conformance.Checks()), total[conformance.Required], total[conformance.Recommended], total[conformance.Optional])
+	text.WriteString("\n| fails | which checks | why |\n|---|---|---|\n")
+	for _, entry := range expectations(t) {
+		var resources []string
+		for _, target := range entry.Targets {
+			resource, _, _ := strings.Cut(target, ".")
+			resources = append(resources, resource)
+		}
+		fmt.Fprintf(&text, "| %s | `%s` | %s |\n", strings.Join(resources, ", "), strings.Join(entry.Checks, "`, `"), entry.Because)
+	}
+	path := filepath.Join("..", "..", "docs", "conformance.md")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- begin: go test ./test/conformance -run TestDocs -update -->\n\n", "\n<!-- end -->"
+	before, rest, _ := strings.Cut(string(data), begin)
+	have, after, found := strings.Cut(rest, end)
+	if !found {
+		t.Fatalf("%s has no lines %q and %q", path, begin, end)
+	}
+	if have == text.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("the tables of %s are not current; run: go test ./test/conformance -run TestDocs -update\n%s", path, gocmp.Diff(have, text.String()))
+	}
+	if err := os.WriteFile(path, []byte(before+begin+text.String()+end+after), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

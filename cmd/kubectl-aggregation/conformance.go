@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/pkg/conformance"
+)
+
+// conformanceFlags are those of the command.
+type conformanceFlags struct {
+	sample, change, invalid, status, format string
+	only                                    []string
+	list                                    bool
+	parallel                                int
+	timeout                                 time.Duration
+	cluster                                 clientcmd.ConfigOverrides
+	kubeconfig                              string
+}
+
+func newConformanceCommand() *cobra.Command {
+	f := conformanceFlags{}
+	cmd := &cobra.Command{
+		Use:   "conformance [RESOURCE.VERSION.GROUP]",
+		Short: "Check that a resource behaves as those of the built-in kinds do",
+		Long: `Check that a resource behaves as those of the built-in kinds do: any resource that kube-apiserver serves or proxies.
+
+The checks make objects like the sample, in a namespace of their own where the resource has namespaces, and delete them. Failed checks are
+shown with the text that asks for what they check. The exit code is 0 when all that are required or recommended passed or were skipped, 3
+when one failed, 1 when they could not be run, 2 for a wrong command line.`,
+		Example: `  kubectl aggregation conformance --sample=flunder.yaml
+  kubectl aggregation conformance deployments.v1.apps --sample=deployment.yaml --change='{"spec": {"minReadySeconds": 5}}' \
+    --invalid='{"spec": {"replicas": -1}}' -o html >report.html
+  kubectl aggregation conformance --list`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.sample, "sample", "f", "", "File with a valid object, - for standard input.")
+	flags.StringVar(&f.change, "change", "", "JSON merge patch that changes the sample beyond its metadata. Without it, some checks are skipped.")
+	flags.StringVar(&f.invalid, "invalid", "", "JSON merge patch that makes the sample invalid. Likewise.")
+	flags.StringVar(&f.status, "status", "", "JSON merge patch of the status, where nobody else writes it. Likewise.")
+	flags.StringVarP(&f.format, "output", "o", "text", "One of "+strings.Join(conformance.Formats, ", ")+".")
+	flags.StringSliceVar(&f.only, "only", nil, "Ids or areas of the checks to run. Default: all.")
+	flags.BoolVar(&f.list, "list", false, "Print the checks and run none.")
+	flags.IntVar(&f.parallel, "parallel", 8, "How many checks run at a time.")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "The most that the run may take, without its cleanup.")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file.")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	clientcmd.BindOverrideFlags(&f.cluster, flags, clientcmd.ConfigOverrideFlags{CurrentContext: names.CurrentContext, AuthOverrideFlags: clientcmd.AuthOverrideFlags{
+		Impersonate: names.AuthOverrideFlags.Impersonate, ImpersonateGroups: names.AuthOverrideFlags.ImpersonateGroups,
+	}})
+	return cmd
+}
+
+func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
+	if f.list {
+		for _, check := range conformance.Checks() {
+			fmt.Fprintf(cmd.OutOrStdout(), "%-40s %-12s %s\n", check.ID, check.Level, check.Text)
+		}
+		return nil
+	}
+	target, err := f.target(resource, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if target.Config, err = f.config(); err != nil {
+		return err
+	}
+	done := 0
+	target.Progress = func(result conformance.Result, total int) {
+		done++
+		if result.Outcome == conformance.Failed || done%50 == 0 || done == total {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d: %s %s\n", done, total, result.ID, result.Outcome)
+		}
+	}
+	report, err := conformance.Execute(cmd.Context(), *target)
+	if err != nil {
+		return err
+	}
+	if err := report.Write(cmd.OutOrStdout(), f.format); err != nil {
+		return err
+	}
+	if err := cmd.Context().Err(); err != nil {
+		return errors.New("interrupted; what was made is deleted")
+	}
+	if len(report.Failed(conformance.Required, conformance.Recommended)) > 0 || len(report.Left) > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// target is what the flags say, or all that is wrong with them.
+func (f *conformanceFlags) target(resource string, stdin io.Reader) (*conformance.Target, error) {
+	var problems []error
+	target := &conformance.Target{Resource: resource, Only: f.only, Parallel: f.parallel, Timeout: f.timeout}
+	if !slices.Contains(conformance.Formats, f.format) {
+		problems = append(problems, fmt.Errorf("--output is %q, expected one of %s", f.format, strings.Join(conformance.Formats, ", ")))
+	}
+	for _, patch := range []struct {
+		flag, text string
+		into       *map[string]any
+	}{{"change", f.change, &target.Change}, {"invalid", f.invalid, &target.Invalid}, {"status", f.status, &target.Status}} {
+		if patch.text == "" {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(patch.text), patch.into); err != nil || *patch.into == nil {
+			problems = append(problems, fmt.Errorf(`--%s is %q, expected a JSON merge patch, such as {"spec": {"replicas": 2}}`, patch.flag, patch.text))
+		}
+	}
+	data, err := []byte(nil), error(nil)
+	switch f.sample {
+	case "":
+		problems = append(problems, errors.New("no sample is given; set --sample to a file with a valid object"))
+	case "-":
+		data, err = io.ReadAll(stdin)
+	default:
+		data, err = os.ReadFile(f.sample)
+	}
+	if err != nil {
+		problems = append(problems, fmt.Errorf("read --sample: %w", err))
+	}
+	target.Sample = &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &target.Sample.Object); err != nil {
+		problems = append(problems, fmt.Errorf("--sample %s is no object in YAML or JSON: %w", f.sample, err))
+	}
+	if len(problems) > 0 {
+		return nil, &usage.Error{Problems: problems}
+	}
+	return target, nil
+}
+
+// config is the way to the cluster, as kubectl finds it.
+func (f *conformanceFlags) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.cluster).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	return config, nil
+}

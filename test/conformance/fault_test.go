@@ -1,0 +1,652 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"flag"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/pkg/conformance"
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+// fault makes another server of ours: it changes requests on their way there and answers on their way back.
+type fault struct {
+	request  func(*http.Request)
+	response func(*http.Request, *http.Response)
+	// instead answers in the place of the server, if it returns something.
+	instead func(*http.Request, http.RoundTripper) *http.Response
+}
+
+type faulty struct {
+	fault
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. Requests about other APIs, such as those for namespaces and policies, are left alone.
+func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !strings.HasPrefix(req.URL.Path, "/apis/fixture.example.com/") && !strings.HasPrefix(req.URL.Path, "/openapi/") && req.URL.Path != "/apis" {
+		return f.next.RoundTrip(req)
+	}
+	sent := req.Clone(req.Context())
+	if f.instead != nil {
+		if resp := f.instead(sent, f.next); resp != nil {
+			return resp, nil
+		}
+	}
+	if f.request != nil {
+		f.request(sent)
+	}
+	resp, err := f.next.RoundTrip(sent)
+	if err == nil && f.response != nil {
+		f.response(req, resp)
+	}
+	return resp, err
+}
+
+// content reads a body, so that it can be read again.
+func content(body *io.ReadCloser) []byte {
+	if *body == nil {
+		return nil
+	}
+	data, _ := io.ReadAll(*body) // what came until the connection broke
+	_ = (*body).Close()
+	*body = io.NopCloser(bytes.NewReader(data))
+	return data
+}
+
+func setRequestBody(req *http.Request, data []byte) {
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+}
+
+func answer(req *http.Request, code int, data []byte) *http.Response {
+	return &http.Response{StatusCode: code, Status: strconv.Itoa(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)), ContentLength: int64(len(data))}
+}
+
+// onObject changes the objects of JSON answers that are not watches.
+func onObject(change func(req *http.Request, resp *http.Response, obj map[string]any)) func(*http.Request, *http.Response) {
+	return func(req *http.Request, resp *http.Response) {
+		if req.URL.Query().Get("watch") == "true" || !strings.Contains(resp.Header.Get("Content-Type"), "json") {
+			return
+		}
+		data := content(&resp.Body)
+		obj := map[string]any{}
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.UseNumber()
+		if decoder.Decode(&obj) != nil {
+			return
+		}
+		change(req, resp, obj)
+		out, _ := json.Marshal(obj) // it was JSON
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(out)), int64(len(out))
+		resp.Header.Del("Content-Length")
+	}
+}
+
+// onBody changes the objects of JSON requests.
+func onBody(change func(req *http.Request, obj map[string]any)) func(*http.Request) {
+	return func(req *http.Request) {
+		data := content(&req.Body)
+		obj := map[string]any{}
+		if json.Unmarshal(data, &obj) == nil {
+			change(req, obj)
+			data, _ = json.Marshal(obj) // it was JSON
+		}
+		setRequestBody(req, data)
+	}
+}
+
+// without drops parameters of the query.
+func without(names ...string) func(*http.Request) {
+	return func(req *http.Request) {
+		query := req.URL.Query()
+		for _, name := range names {
+			query.Del(name)
+		}
+		req.URL.RawQuery = query.Encode()
+	}
+}
+
+func inMetadata(obj map[string]any, change func(map[string]any)) {
+	if metadata, ok := obj["metadata"].(map[string]any); ok {
+		change(metadata)
+	}
+}
+
+// each calls a function with an object, or with each of a list.
+func each(obj map[string]any, change func(map[string]any)) {
+	items, ok := obj["items"].([]any)
+	if !ok {
+		change(obj)
+		return
+	}
+	for _, item := range items {
+		if element, ok := item.(map[string]any); ok {
+			change(element)
+		}
+	}
+}
+
+// drops takes fields of the metadata out of answers.
+func drops(fields ...string) fault {
+	return fault{response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		each(obj, func(obj map[string]any) {
+			inMetadata(obj, func(metadata map[string]any) {
+				for _, field := range fields {
+					delete(metadata, field)
+				}
+			})
+		})
+	})}
+}
+
+// says puts a value into the place of a code, as a server with a wrong mapping of errors does.
+func says(from, to int) fault {
+	return fault{response: func(_ *http.Request, resp *http.Response) {
+		if resp.StatusCode == from {
+			resp.StatusCode = to
+		}
+	}}
+}
+
+// events changes those of a watch; a nil event is dropped.
+func events(change func(n int, event map[string]any) []map[string]any) fault {
+	return fault{response: func(req *http.Request, resp *http.Response) {
+		if req.URL.Query().Get("watch") != "true" || resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Type"), "json") {
+			return
+		}
+		from, in := io.Pipe()
+		body := resp.Body
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{from, body}
+		go func() {
+			decoder := json.NewDecoder(body)
+			decoder.UseNumber()
+			for n := 0; ; n++ {
+				event := map[string]any{}
+				if err := decoder.Decode(&event); err != nil {
+					_ = in.CloseWithError(io.EOF)
+					return
+				}
+				for _, e := range change(n, event) {
+					data, _ := json.Marshal(e) // it was JSON
+					if _, err := in.Write(append(data, '\n')); err != nil {
+						return
+					}
+				}
+			}
+		}()
+	}}
+}
+
+// ofType leaves events of other types alone.
+func ofType(eventType string, change func(map[string]any) []map[string]any) fault {
+	return events(func(_ int, event map[string]any) []map[string]any {
+		if event["type"] == eventType {
+			return change(event)
+		}
+		return []map[string]any{event}
+	})
+}
+
+func renamed(eventType string) func(map[string]any) []map[string]any {
+	return func(event map[string]any) []map[string]any {
+		event["type"] = eventType
+		return []map[string]any{event}
+	}
+}
+
+func dropped(map[string]any) []map[string]any { return nil }
+
+// Faults are servers that each do one thing wrong, as real ones did.
+var faults = map[string]fault{
+	"accepts whatever is refused": {response: func(req *http.Request, resp *http.Response) {
+		if resp.StatusCode < 400 || resp.StatusCode == 404 && req.Method == http.MethodGet {
+			return
+		}
+		data := []byte(`{"kind":"Engine","apiVersion":"fixture.example.com/v1","metadata":{"name":"x","namespace":"default","uid":"1","resourceVersion":"1"},"items":[]}`)
+		*resp = *answer(req, map[bool]int{true: 201, false: 200}[req.Method == http.MethodPost], data)
+	}},
+	"finds whatever is missing": {response: func(req *http.Request, resp *http.Response) {
+		if resp.StatusCode == 404 || resp.StatusCode == 405 {
+			*resp = *answer(req, 200, []byte(`{"kind":"Engine","apiVersion":"fixture.example.com/v1","metadata":{"name":"x","uid":"1"},"items":[]}`))
+		}
+	}},
+	"errors without a Status": {response: func(req *http.Request, resp *http.Response) {
+		if resp.StatusCode >= 400 {
+			*resp = *answer(req, resp.StatusCode, []byte("it failed"))
+			resp.Header.Set("Content-Type", "text/plain")
+		}
+	}},
+	"errors without reason and details": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		if obj["kind"] == "Status" {
+			delete(obj, "reason")
+			delete(obj, "details")
+			obj["message"] = "it failed"
+		}
+	})},
+	"422 is 500": says(422, 500), "400 is 500": says(400, 500), "404 is 500": says(404, 500), "409 is 500": says(409, 500), "403 is 500": says(403, 500),
+	"405 is 404": says(405, 404), "415 is 400": says(415, 400), "406 is 400": says(406, 400), "413 is 500": says(413, 500), "201 is 200": says(201, 200),
+	"504 is 500": says(504, 500), "304 is 200": says(304, 200),
+	"no dry run":                  {request: without("dryRun")},
+	"no field validation":         {request: without("fieldValidation")},
+	"no label selectors":          {request: without("labelSelector")},
+	"no field selectors":          {request: without("fieldSelector")},
+	"no limit":                    {request: without("limit", "continue")},
+	"tokens are forgotten":        {request: without("continue")},
+	"no resource versions":        {request: without("resourceVersion", "resourceVersionMatch")},
+	"matches are not looked at":   {request: without("resourceVersionMatch")},
+	"no initial events":           {request: without("sendInitialEvents", "resourceVersionMatch")},
+	"no bookmarks":                ofType("BOOKMARK", dropped),
+	"bookmarks always":            {request: func(req *http.Request) { always(req, "allowWatchBookmarks", "true") }},
+	"no watch timeout":            {request: without("timeoutSeconds")},
+	"no propagation policy":       {request: without("propagationPolicy")},
+	"no field manager":            {request: without("fieldManager")},
+	"force always":                {request: func(req *http.Request) { onApply(req, func() { always(req, "force", "true") }) }},
+	"force never":                 {request: without("force")},
+	"no warnings":                 {response: func(_ *http.Request, resp *http.Response) { resp.Header.Del("Warning") }},
+	"JSON only":                   {request: func(req *http.Request) { req.Header.Set("Accept", "application/json") }},
+	"no tables":                   {request: func(req *http.Request) { noForm(req, "as=Table") }},
+	"no metadata":                 {request: func(req *http.Request) { noForm(req, "as=PartialObjectMetadata") }},
+	"no YAML":                     {request: func(req *http.Request) { noForm(req, "yaml") }},
+	"no protobuf":                 {request: func(req *http.Request) { noForm(req, "protobuf") }},
+	"rows without objects":        {request: func(req *http.Request) { always(req, "includeObject", "None") }},
+	"never compressed":            {request: func(req *http.Request) { req.Header.Set("Accept-Encoding", "identity") }},
+	"not indented":                {request: without("pretty")},
+	"everybody may do everything": {request: func(req *http.Request) { req.Header.Del("Impersonate-User"); req.Header.Del("Impersonate-Group") }},
+	"without resourceVersion in bodies": {request: onBody(func(req *http.Request, obj map[string]any) {
+		if req.Method != http.MethodPost {
+			inMetadata(obj, func(metadata map[string]any) { delete(metadata, "resourceVersion") })
+		}
+	})},
+	"without uid in bodies": {request: onBody(func(req *http.Request, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) { delete(metadata, "uid") })
+	})},
+	"without preconditions": {request: onBody(func(_ *http.Request, obj map[string]any) { delete(obj, "preconditions") })},
+	"labels are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) {
+			if labels, ok := metadata["labels"].(map[string]any); ok {
+				maps.DeleteFunc(labels, func(name string, _ any) bool { return name != "conformance.example.com/check" })
+			}
+		})
+	})},
+	"annotations are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) { delete(metadata, "annotations") })
+	})},
+	"finalizers are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) { delete(metadata, "finalizers") })
+	})},
+	"owners are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) { delete(metadata, "ownerReferences") })
+	})},
+	"the content is not stored": {request: onBody(func(_ *http.Request, obj map[string]any) { delete(obj, "spec") })},
+	"the status is not stored":  {request: onBody(func(_ *http.Request, obj map[string]any) { delete(obj, "status") })},
+	"no uid":                    drops("uid"),
+	"no resourceVersion":        drops("resourceVersion"),
+	"no creationTimestamp":      drops("creationTimestamp"),
+	"no deletionTimestamp":      drops("deletionTimestamp"),
+	"no managedFields":          drops("managedFields"),
+	"no labels":                 drops("labels"),
+	"no finalizers":             drops("finalizers"),
+	"no generateName":           drops("generateName"),
+	"generations never change":  {response: onObject(generation(func(json.Number) json.Number { return "1" }))},
+	"generations count by two":  {response: onObject(generation(func(n json.Number) json.Number { i, _ := n.Int64(); return json.Number(strconv.FormatInt(2*i, 10)) }))},
+	"no kind":                   {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) { delete(obj, "kind") })},
+	"the content is not answered": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		each(obj, func(o map[string]any) { delete(o, "spec") })
+	})},
+	"the status is not answered": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		each(obj, func(o map[string]any) { delete(o, "status") })
+	})},
+	"lists in reverse": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		if items, ok := obj["items"].([]any); ok {
+			slices.Reverse(items)
+		}
+	})},
+	"empty lists are null": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		if items, ok := obj["items"].([]any); ok && len(items) == 0 {
+			obj["items"] = nil
+		}
+	})},
+	"lists lose the last": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
+		if items, ok := obj["items"].([]any); ok && len(items) > 0 && req.URL.Path != "/apis" {
+			obj["items"] = items[:len(items)-1]
+		}
+	})},
+	"the subresource is the object": {request: func(req *http.Request) {
+		req.URL.Path = strings.TrimSuffix(strings.TrimSuffix(req.URL.Path, "/status"), "/scale")
+	}},
+	"the object is the subresource": {request: func(req *http.Request) {
+		if req.Method == http.MethodPatch || req.Method == http.MethodPut {
+			req.URL.Path = strings.TrimSuffix(req.URL.Path, "/status") + "/status"
+		}
+	}},
+	"writes are not done": {instead: func(req *http.Request, next http.RoundTripper) *http.Response {
+		if req.Method != http.MethodPut && req.Method != http.MethodPatch {
+			return nil
+		}
+		read := req.Clone(req.Context())
+		read.Method, read.Body, read.ContentLength, read.GetBody = http.MethodGet, nil, 0, nil
+		read.URL.RawQuery = ""
+		resp, err := next.RoundTrip(read)
+		if err != nil {
+			return nil
+		}
+		return resp
+	}},
+	"deletions are not done": {instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
+		if req.Method != http.MethodDelete || req.URL.Query().Get("propagationPolicy") == "Background" && strings.Contains(req.URL.Path, "none") {
+			return nil
+		}
+		return answer(req, 200, []byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+	}},
+	"deletions do not wait": {instead: func(req *http.Request, next http.RoundTripper) *http.Response {
+		if req.Method != http.MethodDelete || req.URL.Query().Get("dryRun") != "" {
+			return nil
+		}
+		release := req.Clone(req.Context())
+		release.Method, release.URL.RawQuery = http.MethodPatch, ""
+		release.Header.Set("Content-Type", "application/merge-patch+json")
+		setRequestBody(release, []byte(`{"metadata":{"finalizers":null}}`))
+		if resp, err := next.RoundTrip(release); err == nil {
+			_ = resp.Body.Close()
+		}
+		return nil
+	}},
+	"added is modified":    ofType("ADDED", renamed("MODIFIED")),
+	"modified is added":    ofType("MODIFIED", renamed("ADDED")),
+	"deleted is modified":  ofType("DELETED", renamed("MODIFIED")),
+	"additions are lost":   ofType("ADDED", dropped),
+	"changes are lost":     ofType("MODIFIED", dropped),
+	"deletions are lost":   ofType("DELETED", dropped),
+	"every second is lost": events(func(n int, e map[string]any) []map[string]any { return map[bool][]map[string]any{true: {e}}[n%2 == 0] }),
+	"additions come twice": ofType("ADDED", func(e map[string]any) []map[string]any { return []map[string]any{e, e} }),
+	"bookmarks are plain": ofType("BOOKMARK", func(e map[string]any) []map[string]any {
+		inMetadata(e["object"].(map[string]any), func(m map[string]any) { delete(m, "annotations") })
+		return []map[string]any{e}
+	}),
+	"events of another": events(func(_ int, e map[string]any) []map[string]any {
+		inMetadata(e["object"].(map[string]any), func(m map[string]any) { m["name"], m["resourceVersion"] = "another", "1" })
+		return []map[string]any{e}
+	}),
+	"watches begin anew": {request: func(req *http.Request) { onWatch(req, without("resourceVersion")) }},
+	"watches see only news": {request: func(req *http.Request) {
+		onWatch(req, func(req *http.Request) { always(req, "resourceVersion", "9000000") })
+	}},
+	"one namespace": {request: func(req *http.Request) {
+		req.URL.Path = strings.Replace(req.URL.Path, "/v1/engines", "/v1/namespaces/default/engines", 1)
+	}},
+	"one version": {request: func(req *http.Request) {
+		req.URL.Path = strings.Replace(req.URL.Path, "/v1alpha1/", "/v1/", 1)
+	}},
+	"names of the client": {request: onBody(func(req *http.Request, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) {
+			if prefix, ok := metadata["generateName"].(string); ok && req.Method == http.MethodPost {
+				metadata["name"] = prefix + "fixed"
+			}
+		})
+	})},
+	"discovery without singular": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onResources(obj, func(r map[string]any) { r["singularName"] = "" })
+	})},
+	"discovery without deletecollection": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onResources(obj, func(r map[string]any) {
+			if verbs, ok := r["verbs"].([]any); ok {
+				r["verbs"] = slices.DeleteFunc(verbs, func(v any) bool { return v == "deletecollection" })
+			}
+		})
+	})},
+	"discovery with another short name": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onResources(obj, func(r map[string]any) { r["shortNames"] = []any{"x"} })
+	})},
+	"discovery with another subresource": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onResources(obj, func(r map[string]any) {
+			if r["name"] == "engines/status" {
+				r["name"] = "engines/state"
+			}
+		})
+	})},
+	"discovery without preferred version": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
+		if req.URL.Path == "/apis" {
+			groups, _ := obj["groups"].([]any)
+			for _, g := range groups {
+				g.(map[string]any)["preferredVersion"] = map[string]any{"groupVersion": "x/y", "version": "y"}
+			}
+		}
+	})},
+	"OpenAPI without fields": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onSchemas(obj, func(schema map[string]any) { delete(schema["properties"].(map[string]any), "spec") })
+	})},
+	"OpenAPI without descriptions": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onSchemas(obj, func(schema map[string]any) { delete(schema, "description") })
+	})},
+	"OpenAPI without kinds": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onSchemas(obj, func(schema map[string]any) { delete(schema, "x-kubernetes-group-version-kind") })
+	})},
+	"OpenAPI without paths": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
+		if strings.HasPrefix(req.URL.Path, "/openapi/v3/") {
+			obj["paths"] = map[string]any{}
+		}
+	})},
+	"OpenAPI without metadata": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onSchemas(obj, func(schema map[string]any) {
+			schema["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
+		})
+	})},
+	"OpenAPI of atomic lists": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		components, _ := obj["components"].(map[string]any)
+		schemas, _ := components["schemas"].(map[string]any)
+		for _, s := range schemas {
+			properties, _ := s.(map[string]any)["properties"].(map[string]any)
+			if conditions, ok := properties["conditions"].(map[string]any); ok {
+				conditions["x-kubernetes-list-type"] = "atomic"
+			}
+		}
+	})},
+	"OpenAPI v2 of nothing": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
+		if req.URL.Path == "/openapi/v2" {
+			obj["definitions"] = map[string]any{}
+		}
+	})},
+	"a body in other words": {response: func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") }},
+	"reads of yesterday": {request: func(req *http.Request) {
+		if req.Method == http.MethodGet && req.URL.Query().Get("watch") == "" {
+			stale(req)
+		}
+	}},
+}
+
+func always(req *http.Request, name, value string) {
+	query := req.URL.Query()
+	query.Set(name, value)
+	req.URL.RawQuery = query.Encode()
+}
+
+func onApply(req *http.Request, do func()) {
+	if strings.HasPrefix(req.Header.Get("Content-Type"), "application/apply-patch") {
+		do()
+	}
+}
+
+func onWatch(req *http.Request, do func(*http.Request)) {
+	if req.URL.Query().Get("watch") == "true" {
+		do(req)
+	}
+}
+
+func noForm(req *http.Request, part string) {
+	if strings.Contains(req.Header.Get("Accept"), part) {
+		req.Header.Set("Accept", "application/json")
+	}
+}
+
+// stale reads from the cache, of whatever age.
+func stale(req *http.Request) {
+	if query := req.URL.Query(); query.Get("limit") == "" {
+		req.URL.RawQuery = url.Values{"labelSelector": query["labelSelector"], "resourceVersion": {"0"}}.Encode()
+	}
+}
+
+func generation(change func(json.Number) json.Number) func(*http.Request, *http.Response, map[string]any) {
+	return func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		inMetadata(obj, func(metadata map[string]any) {
+			if n, ok := metadata["generation"].(json.Number); ok {
+				metadata["generation"] = change(n)
+			}
+		})
+	}
+}
+
+func onResources(obj map[string]any, change func(map[string]any)) {
+	if obj["kind"] == "APIResourceList" {
+		for _, r := range obj["resources"].([]any) {
+			if resource := r.(map[string]any); strings.HasPrefix(resource["name"].(string), "engines") {
+				change(resource)
+			}
+		}
+	}
+}
+
+// onSchemas changes that of Engine in a document of OpenAPI v3.
+func onSchemas(obj map[string]any, change func(map[string]any)) {
+	components, _ := obj["components"].(map[string]any)
+	schemas, _ := components["schemas"].(map[string]any)
+	for name, s := range schemas {
+		if strings.HasSuffix(name, ".Engine") {
+			change(s.(map[string]any))
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "Find anew which fault each check finds, and write testdata/faults.json (20 minutes).")
+
+// matrixFile says for each check which fault it finds: of several, the one that the fewest checks find.
+var matrixFile = filepath.Join("testdata", "faults.json")
+
+// TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it finds.
+func TestEachCheckFails(t *testing.T) {
+	e := envtest.New(t, envtest.Options{})
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := one(t, config, "engines.v1.fixture.example.com")
+	target.CheckTimeout = 10 * time.Second
+	if *update {
+		writeMatrix(t, target)
+	}
+	data, err := os.ReadFile(matrixFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finds := map[string]string{}
+	if err := json.Unmarshal(data, &finds); err != nil {
+		t.Fatal(err)
+	}
+	byFault := map[string][]string{}
+	for _, check := range conformance.Checks() {
+		if _, ok := faults[finds[check.ID]]; !ok {
+			t.Errorf("%s finds no fault; add one, and run: go test ./test/conformance -run TestEachCheckFails -timeout 40m -update", check.ID)
+			continue
+		}
+		byFault[finds[check.ID]] = append(byFault[finds[check.ID]], check.ID)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byFault)) {
+		t.Run(name, func(t *testing.T) {
+			target := target
+			target.Only = byFault[name]
+			report := with(t, target, name)
+			for _, result := range report.Results {
+				if result.Outcome != conformance.Failed {
+					t.Errorf("%s %s: %s", result.ID, result.Outcome, strings.Join(result.Messages, "; "))
+				}
+			}
+		})
+	}
+}
+
+// one is a target of testdata/targets.yaml.
+func one(t *testing.T, config *rest.Config, resource string) conformance.Target {
+	t.Helper()
+	for _, target := range targets(t, config) {
+		if target.Resource == resource {
+			return target
+		}
+	}
+	t.Fatalf("testdata/targets.yaml has no %s", resource)
+	return conformance.Target{}
+}
+
+// with runs the checks with a fault.
+func with(t *testing.T, target conformance.Target, name string) *conformance.Report {
+	t.Helper()
+	target.Config = rest.CopyConfig(target.Config)
+	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{faults[name], next} })
+	report, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return report
+}
+
+// writeMatrix tries each fault with all checks.
+func writeMatrix(t *testing.T, target conformance.Target) {
+	t.Helper()
+	sound, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := map[string]bool{}
+	for _, result := range sound.Failed() {
+		always[result.ID] = true
+		t.Logf("fails without a fault: %s: %s", result.ID, strings.Join(result.Messages, "; "))
+	}
+	found := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		report := with(t, target, name)
+		for _, result := range report.Failed() {
+			if !always[result.ID] {
+				found[name] = append(found[name], result.ID)
+			}
+		}
+		t.Logf("%s: %d checks in %.0f s", name, len(found[name]), report.Seconds)
+		if len(found[name]) == 0 {
+			t.Errorf("%s: no check finds it", name)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(found), func(a, b string) int { return cmp.Or(len(found[a])-len(found[b]), strings.Compare(a, b)) })
+	finds := map[string]string{}
+	for _, name := range names {
+		for _, id := range found[name] {
+			if finds[id] == "" {
+				finds[id] = name
+			}
+		}
+	}
+	data, err := json.MarshalIndent(finds, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(matrixFile, append(data, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
