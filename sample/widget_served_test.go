@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"example.com/extension-apiserver/pkg/conformance"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1ac "example.com/extension-apiserver/sample/apis/client/applyconfiguration/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/client/clientset/versioned"
@@ -24,6 +25,14 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
 )
+
+func init() {
+	conformanceTargets["widget.yaml"] = conformance.Target{
+		Change:  map[string]any{"spec": map[string]any{"grade": "Premium"}},
+		Invalid: map[string]any{"spec": map[string]any{"replicas": -1}},
+		Status:  map[string]any{"status": map[string]any{"observedGeneration": 1, "replicas": 1}},
+	}
+}
 
 // patience is how long a condition may take to come true on a busy machine.
 const patience = time.Minute

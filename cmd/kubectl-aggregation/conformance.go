@@ -5,14 +5,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -74,7 +71,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 		}
 		return nil
 	}
-	target, err := f.target(resource, cmd.InOrStdin())
+	target, err := f.target(resource)
 	if err != nil {
 		return err
 	}
@@ -89,6 +86,9 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 		}
 	}
 	report, err := conformance.Execute(cmd.Context(), *target)
+	if wrong, ok := errors.AsType[*conformance.TargetError](err); ok {
+		return &usage.Error{Problems: wrong.Problems}
+	}
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 }
 
 // target is what the flags say, or all that is wrong with them.
-func (f *conformanceFlags) target(resource string, stdin io.Reader) (*conformance.Target, error) {
+func (f *conformanceFlags) target(resource string) (*conformance.Target, error) {
 	var problems []error
 	target := &conformance.Target{Resource: resource, Only: f.only, Parallel: f.parallel, Timeout: f.timeout}
 	if !slices.Contains(conformance.Formats, f.format) {
@@ -122,21 +122,17 @@ func (f *conformanceFlags) target(resource string, stdin io.Reader) (*conformanc
 			problems = append(problems, fmt.Errorf(`--%s is %q, expected a JSON merge patch, such as {"spec": {"replicas": 2}}`, patch.flag, patch.text))
 		}
 	}
-	data, err := []byte(nil), error(nil)
+	var err error
 	switch f.sample {
 	case "":
-		problems = append(problems, errors.New("no sample is given; set --sample to a file with a valid object"))
+		err = errors.New("no sample is given; set --sample to a file with a valid object")
 	case "-":
-		data, err = io.ReadAll(stdin)
+		target.Sample, err = conformance.ReadSample("/dev/stdin")
 	default:
-		data, err = os.ReadFile(f.sample)
+		target.Sample, err = conformance.ReadSample(f.sample)
 	}
 	if err != nil {
-		problems = append(problems, fmt.Errorf("read --sample: %w", err))
-	}
-	target.Sample = &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &target.Sample.Object); err != nil {
-		problems = append(problems, fmt.Errorf("--sample %s is no object in YAML or JSON: %w", f.sample, err))
+		problems = append(problems, err)
 	}
 	if len(problems) > 0 {
 		return nil, &usage.Error{Problems: problems}

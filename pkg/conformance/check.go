@@ -66,8 +66,11 @@ func Checks() []Check {
 // need is what a resource or a target must have for a check. It returns the reason if it has it not.
 type need func(*facts, *Target) (reason string)
 
-// verbs need verbs of the resource.
+// verbs need verbs of the resource. What is created must be there to be read, and be deleted at the end; a review is not.
 func verbs(names ...string) need {
+	if slices.Contains(names, "create") {
+		names = append(names, "get", "delete")
+	}
 	return func(f *facts, _ *Target) string {
 		for _, name := range names {
 			if !slices.Contains(f.resource.Verbs, name) {

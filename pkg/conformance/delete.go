@@ -217,7 +217,7 @@ var collectionChecks = []Check{
 }
 
 var getChecks = []Check{
-	{"get/missing", Required, concepts, "What is not there is 404 NotFound with a Status that names it.", nil, func(s *session) {
+	{"get/missing", Required, concepts, "What is not there is 404 NotFound with a Status that names it.", []need{verbs("get")}, func(s *session) {
 		obj := s.object()
 		status := s.refused(s.do("GET", s.path(obj)), 404)
 		if status.Reason != metav1.StatusReasonNotFound || status.Details == nil || status.Details.Name != obj.GetName() || !strings.Contains(status.Message, obj.GetName()) {

@@ -209,16 +209,16 @@ var formChecks = []Check{
 			s.errorf("got %v, want the metadata alone", e.Object)
 		}
 	}},
-	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", nil, func(s *session) {
+	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", []need{verbs("get")}, func(s *session) {
 		a := s.do("GET", s.path(s.object()))
 		s.refused(a, 404)
 		s.mediaType(a, "application/json")
 	}},
-	{"forms/error-yaml", Recommended, concepts, "An error is in the form that was asked for.", nil, func(s *session) {
+	{"forms/error-yaml", Recommended, concepts, "An error is in the form that was asked for.", []need{verbs("get")}, func(s *session) {
 		a := s.want(s.do("GET", s.path(s.object()), accept("application/yaml")), 404)
 		s.mediaType(a, "application/yaml")
 	}},
-	{"forms/error-as-table", Required, concepts, "An error is a Status where a Table was asked for.", nil, func(s *session) {
+	{"forms/error-as-table", Required, concepts, "An error is a Status where a Table was asked for.", []need{verbs("get")}, func(s *session) {
 		s.refused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
 	}},
 	{"forms/pretty", Optional, concepts, "pretty=true indents JSON.", []need{verbs("create", "get")}, func(s *session) {

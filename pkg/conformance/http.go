@@ -196,7 +196,13 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 
 // do sends a request and reads the answer.
 func (s *session) do(method, path string, options ...option) *answer {
-	resp, line := s.open(s.ctx, method, path, options...)
+	ctx := s.ctx
+	if method == http.MethodPost {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), creationTimeout)
+		defer cancel()
+	}
+	resp, line := s.open(ctx, method, path, options...)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	last := &s.exchanges[len(s.exchanges)-1]

@@ -4,7 +4,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -53,7 +52,7 @@ func Run(t *testing.T, target Target) *Report {
 	return report
 }
 
-// Execute runs the checks. The error is about the target, or about what no check can do without; what checks found is in the report. The run
+// Execute runs the checks. The error is a TargetError, or about what no check can do without; what checks found is in the report. The run
 // ends when ctx does, after it deleted what it made.
 func Execute(ctx context.Context, target Target) (*Report, error) {
 	target.complete()
@@ -94,13 +93,18 @@ func Execute(ctx context.Context, target Target) (*Report, error) {
 func (r *runner) runAll(ctx context.Context, report *Report) error {
 	setup := &session{ctx: ctx, r: r}
 	defer func() {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), runCleanupTimeout)
 		defer cancel()
 		report.Left = append(report.Left, setup.cleanUp(cleanup)...)
 	}()
 	if r.facts.resource.Namespaced {
 		if messages, _ := setup.guarded(func(s *session) { r.namespace = s.aNamespace() }); len(messages) > 0 {
 			return fmt.Errorf("create a namespace for the objects: %s", strings.Join(messages, "; "))
+		}
+	}
+	if verbs("create")(r.facts, r.target) == "" {
+		if messages, _ := setup.guarded((*session).tryOut); len(messages) > 0 {
+			return fmt.Errorf("create an object like the sample: %s", strings.Join(messages, "; "))
 		}
 	}
 	var selected []Check
@@ -133,6 +137,15 @@ func (r *runner) runAll(ctx context.Context, report *Report) error {
 	return nil
 }
 
+// tryOut makes one object, so that a sample that the server refuses is said once and not by each check.
+func (s *session) tryOut() {
+	a := s.do("POST", s.collection(), body(s.object()))
+	if a.Code/100 != 2 {
+		s.fatalf("got %s", a)
+	}
+	s.created(a)
+}
+
 // runOne runs a check, and deletes what it made.
 func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []string) {
 	result := Result{ID: c.ID, Level: c.Level, Source: c.Source, Text: c.Text, Outcome: Passed}
@@ -158,7 +171,7 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	case reason != "":
 		result.Outcome, result.Messages = Skipped, []string{reason}
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkCleanupTimeout)
 	defer cancel()
 	return result, s.cleanUp(cleanup)
 }
@@ -179,27 +192,25 @@ func (s *session) guarded(run func(*session)) (messages []string, reason string)
 	return s.messages, ""
 }
 
-// errCleanUp tells what a check could not delete.
-var errCleanUp = errors.New("delete what the check made")
-
 // cleanUp ends watches and deletes what was made, without finalizers if need be. It returns what is left.
 func (s *session) cleanUp(ctx context.Context) (left []string) {
 	for _, w := range s.watches {
 		w.cancel()
 	}
 	sweep := &session{ctx: ctx, r: s.r, check: s.check, number: s.number}
-	for _, path := range s.objects {
-		if messages, _ := sweep.guarded(func(s *session) { s.remove(path) }); len(messages) > 0 {
-			left = append(left, fmt.Sprintf("%s: %v: %s", path, errCleanUp, strings.Join(messages, "; ")))
+	try := func(path string, remove func(*session)) {
+		if messages, _ := sweep.guarded(remove); len(messages) > 0 {
+			left = append(left, path+": "+strings.Join(messages, "; "))
 			sweep.messages = nil
 		}
 	}
+	// Objects in them go with the namespaces, if only their requests hang.
 	for _, name := range s.namespaces {
 		path := "/api/v1/namespaces/" + name
-		if messages, _ := sweep.guarded(func(s *session) { s.want(s.do("DELETE", path), 200, 202, 404, 409) }); len(messages) > 0 {
-			left = append(left, fmt.Sprintf("%s: %v: %s", path, errCleanUp, strings.Join(messages, "; ")))
-			sweep.messages = nil
-		}
+		try(path, func(s *session) { s.want(s.do("DELETE", path), 200, 202, 404, 409) })
+	}
+	for _, path := range s.objects {
+		try(path, func(s *session) { s.remove(path) })
 	}
 	return left
 }
@@ -211,8 +222,7 @@ func (s *session) remove(path string) {
 		return
 	}
 	s.want(a, 200, 202, 409)
-	a = s.do("GET", path)
-	if a.Code == 200 && len(a.object().GetFinalizers()) > 0 {
+	if a.Code == 409 || len(a.object().GetFinalizers()) > 0 {
 		s.want(s.do("PATCH", path, mergePatch(metadata(map[string]any{"finalizers": nil}))), 200, 404)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 )
 
 // Target is what is checked.
@@ -45,12 +47,28 @@ type Target struct {
 	Progress func(result Result, total int)
 }
 
+// ReadSample reads a sample from a file in YAML or JSON.
+func ReadSample(path string) (*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	sample := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &sample.Object); err != nil {
+		return nil, fmt.Errorf("%s is no object in YAML or JSON: %w", path, err)
+	}
+	return sample, nil
+}
+
 const (
 	defaultParallel     = 8
 	defaultTimeout      = 5 * time.Minute
 	defaultCheckTimeout = 45 * time.Second
-	// cleanupTimeout bounds the deletion of what a run made.
-	cleanupTimeout = time.Minute
+	// checkCleanupTimeout and runCleanupTimeout bound the deletion of what a check and a run made.
+	checkCleanupTimeout = 20 * time.Second
+	runCleanupTimeout   = 40 * time.Second
+	// creationTimeout is how long a request that creates goes on after the run was interrupted: what it made must be known to be deleted.
+	creationTimeout = 10 * time.Second
 )
 
 func (t *Target) complete() {
@@ -75,6 +93,12 @@ type facts struct {
 	serverVersion string
 }
 
+// TargetError says what is wrong with a target. Nothing was sent.
+type TargetError struct{ Problems []error }
+
+func (e *TargetError) Error() string   { return errors.Join(e.Problems...).Error() }
+func (e *TargetError) Unwrap() []error { return e.Problems }
+
 // validate returns all that is wrong with a target, before anything is sent.
 func (t *Target) validate() (schema.GroupVersionResource, error) {
 	var problems []error
@@ -82,7 +106,6 @@ func (t *Target) validate() (schema.GroupVersionResource, error) {
 	if t.Resource != "" {
 		if gvr, _ = schema.ParseResourceArg(t.Resource); gvr == nil {
 			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps", t.Resource))
-			gvr = &schema.GroupVersionResource{}
 		}
 	}
 	if t.Config == nil {
@@ -93,6 +116,7 @@ func (t *Target) validate() (schema.GroupVersionResource, error) {
 		problems = append(problems, errors.New("the target has no Sample, expected a valid object"))
 	case t.Sample.GetAPIVersion() == "" || t.Sample.GetKind() == "":
 		problems = append(problems, errors.New("the sample has no apiVersion or no kind"))
+	case gvr == nil:
 	case t.Resource == "":
 		*gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
 	case t.Sample.GroupVersionKind().GroupVersion() != gvr.GroupVersion():
@@ -107,7 +131,10 @@ func (t *Target) validate() (schema.GroupVersionResource, error) {
 			problems = append(problems, fmt.Errorf("there is no check and no area %q", only))
 		}
 	}
-	return *gvr, errors.Join(problems...)
+	if len(problems) > 0 {
+		return schema.GroupVersionResource{}, &TargetError{problems}
+	}
+	return *gvr, nil
 }
 
 // selected says whether a check is to run.

@@ -105,7 +105,7 @@ func TestQuickstart(t *testing.T) {
 		// Should a step fail; the last one removes the cluster as well.
 		t.Cleanup(func() { scripttest.Shell(t, d.dir, "make kind-down") })
 		out := d.follow(t, "On kind")
-		contains(t, "kind", out, `--- PASS: TestServed/backuptarget.yaml`)
+		contains(t, "kind", out, `--- PASS: TestConformance/backuptarget.yaml `, `--- PASS: TestConformance/backuptarget.yaml/apply/force`)
 	})
 	d.follow(t, "Upgrade")
 	scripttest.Shell(t, d.dir, "make verify")

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/conformance"
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+const samples = `apiVersion: fixture.example.com/v1
+kind: %KIND%
+metadata: {name: a}
+spec: %SPEC%
+`
+
+// TestPlugin runs the command as a plugin of the real kubectl.
+func TestPlugin(t *testing.T) {
+	e := envtest.New(t, envtest.Options{})
+	kubeconfig, err := e.AdminKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	scripttest.Shell(t, filepath.Join("..", ".."), "go build -o "+dir+" ./cmd/kubectl-aggregation")
+	for name, text := range map[string][2]string{"item": {"Item", "{purpose: x}"}, "refused": {"Item", "{precision: -1}"}, "other": {"Thing", "{}"}, "review": {"IdentityReview", "{}"}} {
+		scripttest.Write(t, filepath.Join(dir, name+".yaml"), strings.NewReplacer("%KIND%", text[0], "%SPEC%", text[1]).Replace(samples))
+	}
+	command := func(ctx context.Context, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, e.Binary("kubectl"), append([]string{"aggregation", "conformance"}, args...)...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig)
+		return cmd
+	}
+	run := func(t *testing.T, code int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		cmd := command(t.Context(), args...)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		got := 0
+		var exit *exec.ExitError
+		if err := cmd.Run(); errors.As(err, &exit) {
+			got = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if got != code {
+			t.Errorf("%s: got exit code %d, want %d\n%s%s", args, got, code, out.String(), errs.String())
+		}
+		return out.String(), errs.String()
+	}
+	contains := func(t *testing.T, got string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("got no %q in\n%s", w, got)
+			}
+		}
+	}
+
+	t.Run("text", func(t *testing.T) {
+		stdout, stderr := run(t, 0, "--sample=item.yaml", "--only=names,forms/cbor")
+		contains(t, stdout, "FAILED forms/cbor (optional)", "kep", "items.v1.fixture.example.com (Item) on Kubernetes v1.", "AREA", "skipped 3: the resource is not in namespaces")
+		contains(t, stderr, "12 of 12: ")
+	})
+	t.Run("json", func(t *testing.T) {
+		stdout, _ := run(t, 0, "items.v1.fixture.example.com", "--sample=item.yaml", "--only=names", "-o=json")
+		report := conformance.Report{}
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Results) != 11 || report.Count("", conformance.Passed) < 7 {
+			t.Errorf("got %v and %+v, want 11 results", err, report)
+		}
+	})
+	t.Run("junit", func(t *testing.T) {
+		stdout, _ := run(t, 0, "--sample=item.yaml", "--only=names", "-o=junit")
+		suite := struct {
+			Tests int        `xml:"tests,attr"`
+			Cases []struct{} `xml:"testcase"`
+		}{}
+		if err := xml.Unmarshal([]byte(stdout), &suite); err != nil || suite.Tests != 11 || len(suite.Cases) != 11 {
+			t.Errorf("got %v and %+v, want 11 cases", err, suite)
+		}
+	})
+	t.Run("html", func(t *testing.T) {
+		stdout, _ := run(t, 0, "--sample=item.yaml", "--only=forms/cbor,names/taken", "-o=html")
+		contains(t, stdout, "<h1>Conformance of items.v1.fixture.example.com</h1>", `<h3 id="forms/cbor">`, "Accept: application/cbor", "406", "names/taken")
+	})
+	t.Run("refused sample", func(t *testing.T) {
+		_, stderr := run(t, 1, "--sample=refused.yaml")
+		contains(t, stderr, "create an object like the sample: got 422 Invalid")
+	})
+	t.Run("unknown kind", func(t *testing.T) {
+		_, stderr := run(t, 1, "--sample=other.yaml")
+		contains(t, stderr, `fixture.example.com/v1 has no kind "Thing"; its resources: engines`)
+	})
+	t.Run("review", func(t *testing.T) {
+		stdout, _ := run(t, 0, "--sample=review.yaml", "--only=names,discovery")
+		contains(t, stdout, "the resource has no verb get")
+	})
+	t.Run("no rights", func(t *testing.T) {
+		_, stderr := run(t, 1, "--sample=item.yaml", "--as=nobody")
+		contains(t, stderr, "create an object like the sample: got 403 Forbidden")
+	})
+	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=item.yaml")) })
+}
+
+// interrupted: Ctrl-C ends a run at once, and nothing is left.
+func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	clients := clientFor(t, e)
+	items := "/apis/fixture.example.com/v1/items"
+	names := func(ctx context.Context) string {
+		data, err := clients.RESTClient().Get().AbsPath(items).Param("labelSelector", "conformance.example.com/check").Do(ctx).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	e.Eventually(t, "objects of the run", time.Minute, func(ctx context.Context) error {
+		if !strings.Contains(names(ctx), `"name":"conformance-`) {
+			return errors.New("there are none")
+		}
+		return nil
+	})
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(out.String(), "interrupted; what was made is deleted") {
+		t.Errorf("after SIGINT: %v and %q, want exit code 1", err, out.String())
+	}
+	if left := names(t.Context()); strings.Contains(left, `"name":"conformance-`) {
+		t.Errorf("after SIGINT there is %s", left)
+	}
+}
+
+func clientFor(t *testing.T, e *envtest.Environment) *kubernetes.Clientset {
+	t.Helper()
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients
+}
+
+// hanging answers some requests never.
+type hanging struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(req.URL.Path, "/apis/fixture.example.com/v1/namespaces/") && req.Method == http.MethodGet {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return h.next.RoundTrip(req)
+}
+
+// TestHangingServer: a run ends at its deadline, says what it waited for, and deletes what it made.
+func TestHangingServer(t *testing.T) {
+	e := envtest.New(t, envtest.Options{})
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := one(t, config, "engines.v1.fixture.example.com")
+	target.Config = rest.CopyConfig(config)
+	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hanging{next} })
+	target.Timeout, target.CheckTimeout = 10*time.Second, 3*time.Second
+	began := time.Now()
+	report, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A minute of cleanup at most, each object's for itself; two for a machine with other work.
+	if took := time.Since(began); took > 3*time.Minute {
+		t.Errorf("the run took %s with a timeout of 10 s", took)
+	}
+	var late, skipped int
+	for _, result := range report.Results {
+		message := strings.Join(result.Messages, " ")
+		if result.Outcome == conformance.Failed && strings.Contains(message, "the check took longer than 3s") {
+			late++
+		}
+		if result.Outcome == conformance.Skipped && strings.Contains(message, "the run took longer than 10s") {
+			skipped++
+		}
+	}
+	if late == 0 || skipped == 0 {
+		t.Errorf("got %d checks that took too long and %d that were skipped for the time, want both", late, skipped)
+	}
+	namespaces, err := clientFor(t, e).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: "conformance.example.com/check"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range namespaces.Items {
+		if n.DeletionTimestamp == nil {
+			t.Errorf("the namespace %s is left", n.Name)
+		}
+	}
+}
