@@ -95,6 +95,7 @@ func TestQuickstart(t *testing.T) {
 	t.Setenv("GOPROXY", "off") // all that is needed was downloaded
 	out = d.follow(t, "A second kind")
 	contains(t, "kind add", out, "created registry/backup/backuptarget/strategy.go", "changed README.md")
+	d.follow(t, "A controller")
 	d.follow(t, "A second version")
 	d.conversion(t)
 	d.follow(t, "Delete the first kind")
