@@ -33,9 +33,9 @@ const (
 	openapis    = "https://kubernetes.io/docs/concepts/overview/kubernetes-api/"
 )
 
-// kep is the address of an enhancement proposal.
-func kep(sig, name string) string {
-	return "https://github.com/kubernetes/enhancements/tree/master/keps/sig-" + sig + "/" + name
+// kep is the address of an enhancement proposal of SIG API Machinery.
+func kep(name string) string {
+	return "https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/" + name
 }
 
 // Check is one behaviour.

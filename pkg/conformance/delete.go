@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -155,9 +156,7 @@ func reference(owner *unstructured.Unstructured) metav1.OwnerReference {
 // options are DeleteOptions.
 func options(fields map[string]any) option {
 	all := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
-	for name, value := range fields {
-		all[name] = value
-	}
+	maps.Copy(all, fields)
 	return body(all)
 }
 
@@ -255,7 +254,7 @@ var getChecks = []Check{
 			s.errorf("the body has %d bytes", len(a.Body))
 		}
 	}},
-	{"get/own-writes", Required, kep("api-machinery", "2340-Consistent-reads-from-cache"), "A read without a resourceVersion sees the write before.", []need{verbs("create", "get", "patch")}, func(s *session) {
+	{"get/own-writes", Required, kep("2340-Consistent-reads-from-cache"), "A read without a resourceVersion sees the write before.", []need{verbs("create", "get", "patch")}, func(s *session) {
 		obj := s.create()
 		for i := range 10 {
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"count": fmt.Sprint(i)}}))

@@ -147,7 +147,7 @@ var discoveryChecks = []Check{
 	{"discovery/unknown-subresource", Required, concepts, "A subresource that is not there is 404.", []need{verbs("create")}, func(s *session) {
 		s.want(s.do("GET", s.path(s.create())+"/nosuchsubresource"), 404)
 	}},
-	{"discovery/aggregated", Required, kep("api-machinery", "3352-aggregated-discovery"), "Aggregated discovery has the resource, with the same kind, scope, names and verbs.", nil, func(s *session) {
+	{"discovery/aggregated", Required, kep("3352-aggregated-discovery"), "Aggregated discovery has the resource, with the same kind, scope, names and verbs.", nil, func(s *session) {
 		got, want := s.aggregated(), s.r.facts.resource
 		scope := map[bool]string{true: "Namespaced", false: "Cluster"}[want.Namespaced]
 		kind, _, _ := unstructured.NestedString(got, "responseKind", "kind")
@@ -159,7 +159,7 @@ var discoveryChecks = []Check{
 			s.errorf("got %v, want what %s has: %+v", got, s.groupPath(s.r.facts.gvr.Version), want)
 		}
 	}},
-	{"discovery/aggregated-subresources", Required, kep("api-machinery", "3352-aggregated-discovery"), "Aggregated discovery has the same subresources.", nil, func(s *session) {
+	{"discovery/aggregated-subresources", Required, kep("3352-aggregated-discovery"), "Aggregated discovery has the same subresources.", nil, func(s *session) {
 		var got []string
 		subresources, _, _ := unstructured.NestedSlice(s.aggregated(), "subresources")
 		for _, sub := range subresources {

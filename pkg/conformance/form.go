@@ -114,14 +114,14 @@ var formChecks = []Check{
 	{"forms/unsupported-body", Required, concepts, "A body of a type that the server does not know is refused with 415.", []need{verbs("create")}, func(s *session) {
 		s.refused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
 	}},
-	{"forms/cbor", Optional, kep("api-machinery", "4222-cbor-serializer"), "CBOR is answered when it is asked for.", []need{verbs("create", "get")}, func(s *session) {
+	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "CBOR is answered when it is asked for.", []need{verbs("create", "get")}, func(s *session) {
 		a := s.want(s.do("GET", s.path(s.create()), accept(cborType)), 200)
 		s.mediaType(a, cborType)
 		if !bytes.HasPrefix(a.Body, []byte{0xd9, 0xd9, 0xf7}) {
 			s.errorf("the body begins with % x, want d9 d9 f7", a.Body[:min(3, len(a.Body))])
 		}
 	}},
-	{"forms/gzip", Recommended, kep("api-machinery", "156-api-response-compression"), "A large list is compressed for a client that takes it, and the same.", []need{verbs("create", "list")}, func(s *session) {
+	{"forms/gzip", Recommended, kep("156-api-response-compression"), "A large list is compressed for a client that takes it, and the same.", []need{verbs("create", "list")}, func(s *session) {
 		for range 4 {
 			s.create(func(obj *unstructured.Unstructured) {
 				obj.SetAnnotations(map[string]string{"large": strings.Repeat("abcdefgh", 8<<10)}) // 64 KiB; 128 KiB in all are compressed

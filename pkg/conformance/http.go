@@ -265,7 +265,8 @@ type watcher struct {
 // watch opens a watch of a collection.
 func (s *session) watch(path string, options ...option) *watcher {
 	ctx, cancel := context.WithCancel(s.ctx)
-	resp, line := s.open(ctx, "GET", path, append(options, query("watch", "true"))...)
+	resp, line := s.open(ctx, "GET", path, //nolint:bodyclose // the goroutine below does
+		append(options, query("watch", "true"))...)
 	if resp.StatusCode != http.StatusOK {
 		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what there is is shown
 		_ = resp.Body.Close()

@@ -52,7 +52,7 @@ var listChecks = []Check{
 		want := s.some(5)
 		s.lists(s.list(), want)
 	}},
-	{"list/own-writes", Required, kep("api-machinery", "2340-Consistent-reads-from-cache"), "A list without a resourceVersion sees the write before.", []need{verbs("create", "list")}, func(s *session) {
+	{"list/own-writes", Required, kep("2340-Consistent-reads-from-cache"), "A list without a resourceVersion sees the write before.", []need{verbs("create", "list")}, func(s *session) {
 		var want []string
 		for range 5 {
 			want = append(want, s.create().GetName())
@@ -209,7 +209,7 @@ func continued(list *unstructured.Unstructured) string {
 }
 
 var pageChecks = []Check{
-	{"pages/limit", Required, kep("api-machinery", "365-paginated-lists"), "A list with a limit has that many elements, a token for the rest, and how many remain, if it says so.", []need{verbs("create", "list")}, func(s *session) {
+	{"pages/limit", Required, kep("365-paginated-lists"), "A list with a limit has that many elements, a token for the rest, and how many remain, if it says so.", []need{verbs("create", "list")}, func(s *session) {
 		want := s.some(5)
 		list := s.lists(s.list(query("limit", "2")), want[:2])
 		if continued(list) == "" {
@@ -220,7 +220,7 @@ var pageChecks = []Check{
 			s.errorf("remainingItemCount is %d, want 3 or none", remaining)
 		}
 	}},
-	{"pages/all", Required, kep("api-machinery", "365-paginated-lists"), "The pages together are the list, and each has the same resourceVersion.", []need{verbs("create", "list")}, func(s *session) {
+	{"pages/all", Required, kep("365-paginated-lists"), "The pages together are the list, and each has the same resourceVersion.", []need{verbs("create", "list")}, func(s *session) {
 		want := s.some(5)
 		var got, versions []string
 		for token := ""; ; {
@@ -236,7 +236,7 @@ var pageChecks = []Check{
 			s.errorf("got %q with the resourceVersions %q, want %q", got, versions, want)
 		}
 	}},
-	{"pages/snapshot", Required, kep("api-machinery", "365-paginated-lists"), "Pages show the state of the first one: what is written meanwhile is not seen.", []need{verbs("create", "list", "delete")}, func(s *session) {
+	{"pages/snapshot", Required, kep("365-paginated-lists"), "Pages show the state of the first one: what is written meanwhile is not seen.", []need{verbs("create", "list", "delete")}, func(s *session) {
 		want := s.some(4)
 		token := continued(s.lists(s.list(query("limit", "2")), want[:2]))
 		s.create(func(obj *unstructured.Unstructured) { obj.SetName(want[3] + "-later") })
@@ -245,13 +245,13 @@ var pageChecks = []Check{
 		s.gone(gone)
 		s.lists(s.list(query("limit", "5"), query("continue", token)), want[2:])
 	}},
-	{"pages/last", Required, kep("api-machinery", "365-paginated-lists"), "The last page has no token.", []need{verbs("create", "list")}, func(s *session) {
+	{"pages/last", Required, kep("365-paginated-lists"), "The last page has no token.", []need{verbs("create", "list")}, func(s *session) {
 		want := s.some(2)
 		if token := continued(s.lists(s.list(query("limit", "1000")), want)); token != "" {
 			s.errorf("there is the token %q", token)
 		}
 	}},
-	{"pages/malformed-token", Required, kep("api-machinery", "365-paginated-lists"), "A token that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
+	{"pages/malformed-token", Required, kep("365-paginated-lists"), "A token that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
 		s.refused(s.list(query("limit", "2"), query("continue", "none")), 400)
 	}},
 	{"pages/token-with-version", Required, concepts, "A token together with a resourceVersion is refused with 400.", []need{verbs("create", "list")}, func(s *session) {

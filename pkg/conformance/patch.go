@@ -189,12 +189,12 @@ var applyChecks = []Check{
 		if obj.GetLabels()["forced"] != "2" {
 			s.errorf("the labels are %v", obj.GetLabels())
 		}
-		if entry := s.managed(obj, "second", "Apply"); !strings.Contains(string(entry.FieldsV1.Raw), `"f:forced"`) {
-			s.errorf("the second manager has not the field: %s", entry.FieldsV1.Raw)
+		if entry := s.managed(obj, "second", "Apply"); !strings.Contains(entry.FieldsV1.GetRawString(), `"f:forced"`) {
+			s.errorf("the second manager has not the field: %s", entry.FieldsV1.GetRawString())
 		}
 		for _, entry := range obj.GetManagedFields() {
-			if entry.Manager == "first" && strings.Contains(string(entry.FieldsV1.Raw), `"f:forced"`) {
-				s.errorf("the first manager has the field still: %s", entry.FieldsV1.Raw)
+			if entry.Manager == "first" && strings.Contains(entry.FieldsV1.GetRawString(), `"f:forced"`) {
+				s.errorf("the first manager has the field still: %s", entry.FieldsV1.GetRawString())
 			}
 		}
 	}},
@@ -273,8 +273,8 @@ var applyChecks = []Check{
 		obj := s.create()
 		applied := s.merged(&unstructured.Unstructured{Object: s.applied(obj.GetName(), map[string]any{})}, s.r.target.Status)
 		a := s.want(s.do("PATCH", s.path(obj)+"/status", typed(typeApply, applied), query("fieldManager", "observer"), query("force", "true")), 200)
-		if entry := s.managed(a.object(), "observer", "Apply"); entry.Subresource != "status" || !strings.Contains(string(entry.FieldsV1.Raw), `"f:status"`) {
-			s.errorf("the entry is of the subresource %q with %s, want status", entry.Subresource, entry.FieldsV1.Raw)
+		if entry := s.managed(a.object(), "observer", "Apply"); entry.Subresource != "status" || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:status"`) {
+			s.errorf("the entry is of the subresource %q with %s, want status", entry.Subresource, entry.FieldsV1.GetRawString())
 		}
 	}},
 }
@@ -346,27 +346,27 @@ func (s *session) untouched(obj *unstructured.Unstructured) {
 }
 
 var fieldValidationChecks = []Check{
-	{"field-validation/strict", Required, kep("api-machinery", "2885-server-side-unknown-field-validation"), "With fieldValidation=Strict an unknown field is refused with 400 that names it.", []need{verbs("create")}, func(s *session) {
+	{"field-validation/strict", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict an unknown field is refused with 400 that names it.", []need{verbs("create")}, func(s *session) {
 		s.unknown(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Strict")))
 	}},
-	{"field-validation/strict-duplicate", Required, kep("api-machinery", "2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a field that is there twice is refused with 400.", []need{verbs("create")}, func(s *session) {
+	{"field-validation/strict-duplicate", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a field that is there twice is refused with 400.", []need{verbs("create")}, func(s *session) {
 		a := s.do("POST", s.collection(), s.twice(), query("fieldValidation", "Strict"))
 		if status := s.refused(a, 400); !strings.Contains(status.Message, "duplicate") {
 			s.errorf("the message is %q, want that a field is duplicate", status.Message)
 		}
 	}},
-	{"field-validation/strict-patch", Required, kep("api-machinery", "2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a patch with an unknown field is refused.", []need{verbs("create", "patch")}, func(s *session) {
+	{"field-validation/strict-patch", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a patch with an unknown field is refused.", []need{verbs("create", "patch")}, func(s *session) {
 		a := s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{"noSuchField": "x"}), query("fieldValidation", "Strict"))
 		if status := s.refused(a, 400, 422); !strings.Contains(status.Message, "noSuchField") {
 			s.errorf("the message is %q, want the name of the field", status.Message)
 		}
 	}},
-	{"field-validation/strict-update", Required, kep("api-machinery", "2885-server-side-unknown-field-validation"), "With fieldValidation=Strict an update with an unknown field is refused.", []need{verbs("create", "update")}, func(s *session) {
+	{"field-validation/strict-update", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict an update with an unknown field is refused.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.get(s.create())
 		obj.Object["noSuchField"] = "x"
 		s.unknown(s.do("PUT", s.path(obj), body(obj), query("fieldValidation", "Strict")))
 	}},
-	{"field-validation/warn", Required, kep("api-machinery", "2885-server-side-unknown-field-validation"), "With fieldValidation=Warn an unknown field is dropped with a warning that names it.", []need{verbs("create")}, func(s *session) {
+	{"field-validation/warn", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Warn an unknown field is dropped with a warning that names it.", []need{verbs("create")}, func(s *session) {
 		a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Warn")), 201)
 		obj := s.created(a)
 		if warning := strings.Join(a.Header.Values("Warning"), "; "); !strings.Contains(warning, "noSuchField") || !strings.HasPrefix(warning, "299 ") {
@@ -376,7 +376,7 @@ var fieldValidationChecks = []Check{
 			s.errorf("the field is stored")
 		}
 	}},
-	{"field-validation/ignore", Required, kep("api-machinery", "2885-server-side-unknown-field-validation"), "With fieldValidation=Ignore an unknown field is dropped without a warning.", []need{verbs("create")}, func(s *session) {
+	{"field-validation/ignore", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Ignore an unknown field is dropped without a warning.", []need{verbs("create")}, func(s *session) {
 		a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Ignore")), 201)
 		obj := s.created(a)
 		if warning := strings.Join(a.Header.Values("Warning"), "; "); strings.Contains(warning, "noSuchField") {
@@ -386,7 +386,7 @@ var fieldValidationChecks = []Check{
 			s.errorf("the field is stored")
 		}
 	}},
-	{"field-validation/unknown", Recommended, kep("api-machinery", "2885-server-side-unknown-field-validation"), "Another value of fieldValidation is refused.", []need{verbs("create")}, func(s *session) {
+	{"field-validation/unknown", Recommended, kep("2885-server-side-unknown-field-validation"), "Another value of fieldValidation is refused.", []need{verbs("create")}, func(s *session) {
 		s.refused(s.do("POST", s.collection(), body(s.object()), query("fieldValidation", "Maybe")), 400, 422)
 	}},
 }

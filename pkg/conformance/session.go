@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -142,10 +143,8 @@ func (s *session) get(obj *unstructured.Unstructured) *unstructured.Unstructured
 
 // want ends the check unless an answer has one of the codes.
 func (s *session) want(a *answer, codes ...int) *answer {
-	for _, code := range codes {
-		if a.Code == code {
-			return a
-		}
+	if slices.Contains(codes, a.Code) {
+		return a
 	}
 	s.fatalf("%s: got %s, want %s", a.request, a, join(codes))
 	return nil

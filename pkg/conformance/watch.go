@@ -93,7 +93,7 @@ var watchChecks = []Check{
 			s.errorf("it took %s, want 2 s", took)
 		}
 	}},
-	{"watch/bookmark", Recommended, kep("api-machinery", "956-watch-bookmark"), "With allowWatchBookmarks a watch has a bookmark before it times out.", []need{verbs("list", "watch")}, func(s *session) {
+	{"watch/bookmark", Recommended, kep("956-watch-bookmark"), "With allowWatchBookmarks a watch has a bookmark before it times out.", []need{verbs("list", "watch")}, func(s *session) {
 		w := s.watchOwn(s.now(), query("timeoutSeconds", "4"), query("allowWatchBookmarks", "true"))
 		for {
 			e, ok := w.any()
@@ -108,7 +108,7 @@ var watchChecks = []Check{
 			}
 		}
 	}},
-	{"watch/no-bookmark", Required, kep("api-machinery", "956-watch-bookmark"), "Without allowWatchBookmarks a watch has none.", []need{verbs("list", "watch")}, func(s *session) {
+	{"watch/no-bookmark", Required, kep("956-watch-bookmark"), "Without allowWatchBookmarks a watch has none.", []need{verbs("list", "watch")}, func(s *session) {
 		w := s.watchOwn(s.now(), query("timeoutSeconds", "3"))
 		for {
 			e, ok := w.any()
@@ -247,24 +247,24 @@ func (s *session) untilEnd(w *watcher) (names []string, bookmark *unstructured.U
 }
 
 var watchListChecks = []Check{
-	{"watch-list/initial", Required, kep("api-machinery", watchListing), "A streaming list has each object as ADDED and ends with an annotated bookmark.", []need{verbs("create", "list", "watch")}, func(s *session) {
+	{"watch-list/initial", Required, kep(watchListing), "A streaming list has each object as ADDED and ends with an annotated bookmark.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		want := s.some(3)
 		got, bookmark := s.untilEnd(s.watchOwn("", streamed()...))
 		if !slices.Equal(got, want) || bookmark.GetResourceVersion() == "" || bookmark.GetKind() != s.kind() {
 			s.errorf("got %q and a bookmark %v, want %q and a resourceVersion", got, bookmark.Object, want)
 		}
 	}},
-	{"watch-list/empty", Required, kep("api-machinery", watchListing), "A streaming list of nothing has the bookmark.", []need{verbs("list", "watch")}, func(s *session) {
+	{"watch-list/empty", Required, kep(watchListing), "A streaming list of nothing has the bookmark.", []need{verbs("list", "watch")}, func(s *session) {
 		if got, _ := s.untilEnd(s.watchOwn("", streamed()...)); len(got) > 0 {
 			s.errorf("got %q, want nothing", got)
 		}
 	}},
-	{"watch-list/goes-on", Required, kep("api-machinery", watchListing), "After the bookmark the watch goes on.", []need{verbs("create", "list", "watch")}, func(s *session) {
+	{"watch-list/goes-on", Required, kep(watchListing), "After the bookmark the watch goes on.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		w := s.watchOwn("", streamed()...)
 		s.untilEnd(w)
 		w.expect("ADDED", s.create().GetName())
 	}},
-	{"watch-list/own-writes", Required, kep("api-machinery", watchListing), "A streaming list sees the write before.", []need{verbs("create", "list", "watch")}, func(s *session) {
+	{"watch-list/own-writes", Required, kep(watchListing), "A streaming list sees the write before.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		var want []string
 		for range 5 {
 			want = append(want, s.create().GetName())
@@ -276,20 +276,20 @@ var watchListChecks = []Check{
 			w.cancel()
 		}
 	}},
-	{"watch-list/not-older", Required, kep("api-machinery", watchListing), "A streaming list from a resourceVersion on is not older.", []need{verbs("create", "list", "watch")}, func(s *session) {
+	{"watch-list/not-older", Required, kep(watchListing), "A streaming list from a resourceVersion on is not older.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		obj := s.create()
 		got, _ := s.untilEnd(s.watchOwn(obj.GetResourceVersion(), streamed()...))
 		if !slices.Equal(got, []string{obj.GetName()}) {
 			s.errorf("got %q, want %s", got, obj.GetName())
 		}
 	}},
-	{"watch-list/without-match", Required, kep("api-machinery", watchListing), "sendInitialEvents without resourceVersionMatch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
+	{"watch-list/without-match", Required, kep(watchListing), "sendInitialEvents without resourceVersionMatch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
 		s.refused(s.do("GET", s.collection(), query("watch", "true"), query("sendInitialEvents", "true"), query("allowWatchBookmarks", "true"), query("timeoutSeconds", "2")), 422, 400)
 	}},
-	{"watch-list/list", Required, kep("api-machinery", watchListing), "sendInitialEvents for a list that is no watch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
+	{"watch-list/list", Required, kep(watchListing), "sendInitialEvents for a list that is no watch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
 		s.refused(s.list(query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan")), 422, 400)
 	}},
-	{"watch-list/off", Required, kep("api-machinery", watchListing), "With sendInitialEvents=false a watch has only what comes later.", []need{verbs("create", "list", "watch")}, func(s *session) {
+	{"watch-list/off", Required, kep(watchListing), "With sendInitialEvents=false a watch has only what comes later.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		s.create()
 		w := s.watchOwn("", query("sendInitialEvents", "false"), query("resourceVersionMatch", "NotOlderThan"), query("allowWatchBookmarks", "true"), query("timeoutSeconds", "20"))
 		later := s.create()

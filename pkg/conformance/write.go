@@ -411,8 +411,8 @@ var updateChecks = []Check{
 		if a.Code == 409 {
 			s.skipf("somebody else writes the objects meanwhile")
 		}
-		if entry := s.managed(a.object(), "other", "Update"); !strings.Contains(string(entry.FieldsV1.Raw), `"f:mine"`) {
-			s.errorf("the entry of the manager has no label: %s", entry.FieldsV1.Raw)
+		if entry := s.managed(a.object(), "other", "Update"); !strings.Contains(entry.FieldsV1.GetRawString(), `"f:mine"`) {
+			s.errorf("the entry of the manager has no label: %s", entry.FieldsV1.GetRawString())
 		}
 	}},
 	{"update/managed-fields-of-client", Required, applying, "managedFields that an update leaves out stay as they were.", []need{verbs("create", "update")}, func(s *session) {

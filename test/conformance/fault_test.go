@@ -146,7 +146,7 @@ func each(obj map[string]any, change func(map[string]any)) {
 
 // drops takes fields of the metadata out of answers.
 func drops(fields ...string) fault {
-	return fault{response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+	return fault{response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) { //nolint:bodyclose // the client does
 		each(obj, func(obj map[string]any) {
 			inMetadata(obj, func(metadata map[string]any) {
 				for _, field := range fields {
