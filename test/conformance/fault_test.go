@@ -281,6 +281,11 @@ var faults = map[string]fault{
 	"without uid in bodies": {request: onBody(func(req *http.Request, obj map[string]any) {
 		inMetadata(obj, func(metadata map[string]any) { delete(metadata, "uid") })
 	})},
+	"bodies of deletions are not read": {request: func(req *http.Request) {
+		if req.Method == http.MethodDelete {
+			setRequestBody(req, nil)
+		}
+	}},
 	"without preconditions": {request: onBody(func(_ *http.Request, obj map[string]any) { delete(obj, "preconditions") })},
 	"labels are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
 		inMetadata(obj, func(metadata map[string]any) {
