@@ -197,9 +197,15 @@ func upperFirst(s string) string {
 	return string(r)
 }
 
+// lowerFirst is backupPlan for BackupPlan, and dnsRecord for DNSRecord.
 func lowerFirst(s string) string {
 	r := []rune(s)
-	r[0] = unicode.ToLower(r[0])
+	for i := range r {
+		if i > 0 && (!unicode.IsUpper(r[i]) || i+1 < len(r) && unicode.IsLower(r[i+1])) {
+			break
+		}
+		r[i] = unicode.ToLower(r[i])
+	}
 	return string(r)
 }
 

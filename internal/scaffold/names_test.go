@@ -106,6 +106,15 @@ func TestPluralMethod(t *testing.T) {
 	}
 }
 
+// TestVariable: acronyms are written as Go has them.
+func TestVariable(t *testing.T) {
+	for kind, want := range map[string]string{"BackupPlan": "backupPlan", "DNSRecord": "dnsRecord", "VM": "vm", "X509Chain": "x509Chain", "Type": "typeObject"} {
+		if got := (Kind{Kind: kind}).Variable(); got != want {
+			t.Errorf("%s: got %s, want %s", kind, got, want)
+		}
+	}
+}
+
 // TestPlurals: what is regular is found, as code-generator does.
 func TestPlurals(t *testing.T) {
 	got := map[string]string{}
