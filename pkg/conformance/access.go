@@ -289,7 +289,12 @@ var admissionChecks = []Check{
 		s.want(s.do("POST", "/api/v1/namespaces/"+namespace+quota, body(map[string]any{
 			"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": map[string]any{key: "3"}},
 		})), 201)
+		tries := 0
 		s.eventually("after the quota was made", func() string {
+			// A quota that is older than what kube-controller-manager knows of the resource is counted again after 5 minutes, or when it changes.
+			if tries++; tries%20 == 0 {
+				s.want(s.do("PATCH", "/api/v1/namespaces/"+namespace+quota+"/q", mergePatch(map[string]any{"spec": map[string]any{"hard": map[string]any{"pods": fmt.Sprint(tries)}}})), 200, 409)
+			}
 			got := s.want(s.do("GET", "/api/v1/namespaces/"+namespace+quota+"/q"), 200).object()
 			if _, ok, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "used", key); !ok {
 				return "the quota was not counted"

@@ -41,7 +41,8 @@ type Target struct {
 	Parallel int
 	// Timeout bounds the whole run, without its cleanup of at most a minute. Default: 5 minutes.
 	Timeout time.Duration
-	// CheckTimeout bounds one check. Default: 45 seconds; the longest waits for kube-apiserver to see a new policy.
+	// CheckTimeout bounds one check. Default: 90 seconds; the longest wait until the garbage collector and the quotas of
+	// kube-controller-manager know a resource, which they look for every 30 seconds.
 	CheckTimeout time.Duration
 	// Progress is called with each result, by one goroutine at a time, and how many there will be. Default: not at all.
 	Progress func(result Result, total int)
@@ -63,7 +64,7 @@ func ReadSample(path string) (*unstructured.Unstructured, error) {
 const (
 	defaultParallel     = 8
 	defaultTimeout      = 5 * time.Minute
-	defaultCheckTimeout = 45 * time.Second
+	defaultCheckTimeout = 90 * time.Second
 	// checkCleanupTimeout and runCleanupTimeout bound the deletion of what a check and a run made.
 	checkCleanupTimeout = 20 * time.Second
 	runCleanupTimeout   = 40 * time.Second
