@@ -21,6 +21,7 @@ type runner struct {
 	target    *Target
 	facts     *facts
 	client    *http.Client
+	bare      *http.Client // without credentials
 	host      string
 	id        string
 	namespace string // empty if the resource is in none
@@ -55,8 +56,12 @@ func Run(t *testing.T, target Target) *Report {
 // Execute runs the checks. The error is a TargetError, or about what no check can do without; what checks found is in the report. The run
 // ends when ctx does, after it deleted what it made.
 func Execute(ctx context.Context, target Target) (*Report, error) {
+	return execute(ctx, target, Checks())
+}
+
+func execute(ctx context.Context, target Target, checks []Check) (*Report, error) {
 	target.complete()
-	gvr, err := target.validate()
+	gvr, err := target.validate(checks)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +89,17 @@ func Execute(ctx context.Context, target Target) (*Report, error) {
 	if target.Sample.GetKind() != report.Kind {
 		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s", target.Sample.GetKind(), report.Kind)
 	}
-	err = r.runAll(ctx, report)
+	bare := rest.AnonymousClientConfig(config)
+	if r.bare, err = rest.HTTPClientFor(bare); err != nil {
+		return nil, err
+	}
+	err = r.runAll(ctx, checks, report)
 	report.Seconds = time.Since(began).Seconds()
 	return report, err
 }
 
 // runAll runs the checks, some at a time, and deletes what was made.
-func (r *runner) runAll(ctx context.Context, report *Report) error {
+func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) error {
 	setup := &session{ctx: ctx, r: r}
 	defer func() {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), runCleanupTimeout)
@@ -108,7 +117,7 @@ func (r *runner) runAll(ctx context.Context, report *Report) error {
 		}
 	}
 	var selected []Check
-	for _, c := range Checks() {
+	for _, c := range checks {
 		if r.target.selected(c) {
 			selected = append(selected, c)
 		}

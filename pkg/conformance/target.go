@@ -35,6 +35,8 @@ type Target struct {
 	Invalid map[string]any
 	// Status is one of the subresource status. With it, nobody else may write the status of the objects meanwhile.
 	Status map[string]any
+	// Direct is the server's own port, for ExecuteSecurity.
+	Direct *Direct
 	// Only are the ids or the areas of the checks that are run. Default: all.
 	Only []string
 	// Parallel is how many checks run at a time. Default: 8.
@@ -101,7 +103,7 @@ func (e *TargetError) Error() string   { return errors.Join(e.Problems...).Error
 func (e *TargetError) Unwrap() []error { return e.Problems }
 
 // validate returns all that is wrong with a target, before anything is sent.
-func (t *Target) validate() (schema.GroupVersionResource, error) {
+func (t *Target) validate(checks []Check) (schema.GroupVersionResource, error) {
 	var problems []error
 	gvr := &schema.GroupVersionResource{}
 	if t.Resource != "" {
@@ -124,7 +126,7 @@ func (t *Target) validate() (schema.GroupVersionResource, error) {
 		problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource", t.Sample.GetAPIVersion(), gvr.GroupVersion()))
 	}
 	known := map[string]bool{}
-	for _, c := range Checks() {
+	for _, c := range checks {
 		known[c.ID], known[c.Area()] = true, true
 	}
 	for _, only := range t.Only {

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Direct is the own port of a server of an aggregated API, behind which the front proxy stands. Whoever has the key of the front proxy can
+// speak for anybody: these checks are for clusters that are thrown away.
+type Direct struct {
+	// URL is https://HOST:PORT. ServerName and CA verify the certificate of the server; CA is PEM.
+	URL, ServerName string
+	CA              []byte
+	// FrontProxy is the client certificate of kube-apiserver's aggregation layer.
+	FrontProxy tls.Certificate
+	// User is a client certificate of any user, by the CA that the cluster has for them. Without it, a check is skipped.
+	User *tls.Certificate
+}
+
+const (
+	proxying = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
+	tokens   = "https://kubernetes.io/docs/reference/access-authn-authz/authentication/"
+	smuggled = "https://www.rfc-editor.org/rfc/rfc9112"
+	crypto   = "https://www.rfc-editor.org/rfc/rfc9325"
+)
+
+// SecurityChecks are those of ExecuteSecurity: what holds when callers lie about who they are.
+func SecurityChecks() []Check { return securityChecks }
+
+// ExecuteSecurity runs the checks of security at a server's own port, target.Direct. The target needs no Change, Invalid or Status.
+func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
+	if target.Direct == nil {
+		return nil, &TargetError{[]error{errors.New("the target has no Direct")}}
+	}
+	return execute(ctx, target, SecurityChecks())
+}
+
+// reach sends a request to the server's own port. A connection that the server refuses is an answer with the code 0.
+func (s *session) reach(cert *tls.Certificate, path string, options ...option) *answer {
+	r := request{query: url.Values{}, header: http.Header{}}
+	for _, o := range options {
+		o(&r)
+	}
+	config, err := s.tls(cert)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	if len(r.query) > 0 {
+		path += "?" + r.query.Encode()
+	}
+	line := "GET " + s.r.target.Direct.URL + path
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.r.target.Direct.URL+path, nil)
+	if err != nil {
+		s.fatalf("%s: %v", line, err)
+	}
+	req.Header = r.header
+	exchange := Exchange{Request: line}
+	a := &answer{request: line, s: s}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		exchange.Error, a.Body = err.Error(), []byte(err.Error())
+		if s.ctx.Err() != nil {
+			s.fatalf("%s: %v", line, err)
+		}
+	} else {
+		defer resp.Body.Close()
+		a.Code, a.Header = resp.StatusCode, resp.Header
+		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came is judged
+		exchange.Code, exchange.Response = a.Code, cut(a.Body)
+	}
+	s.exchanges = append(s.exchanges, exchange)
+	return a
+}
+
+func (s *session) tls(cert *tls.Certificate) (*tls.Config, error) {
+	d := s.r.target.Direct
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(d.CA) {
+		return nil, errors.New("the CA of the target has no certificate")
+	}
+	config := &tls.Config{RootCAs: roots, ServerName: d.ServerName, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if cert != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	return config, nil
+}
+
+// closed ends the check unless a caller gets no further than 401, 403 or a refused connection.
+func (s *session) closed(a *answer) {
+	if a.Code != 0 && a.Code != 401 && a.Code != 403 {
+		s.errorf("%s: got %s, want 401, 403 or no connection", a.request, a)
+	}
+}
+
+// reader is a user who may list the resource.
+func (s *session) reader() string {
+	user := "conformance-reader-" + s.label()
+	s.grant(user, s.rule(s.r.facts.gvr.Resource, "list", "get"))
+	s.eventually("with the right to list", func() string {
+		if a := s.byProxy(user); a.Code != 200 {
+			return "got " + a.String()
+		}
+		return ""
+	})
+	return user
+}
+
+// byProxy lists as a user whom the front proxy names.
+func (s *session) byProxy(user string, options ...option) *answer {
+	return s.reach(&s.r.target.Direct.FrontProxy, s.collection(), append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
+}
+
+// account is a ServiceAccount in a namespace of its own, and a token of it.
+func (s *session) account(audiences ...any) (namespace, token string) {
+	namespace = s.aNamespace()
+	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts"
+	s.want(s.do("POST", path, body(map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "a"}})), 201)
+	spec := map[string]any{"expirationSeconds": 600}
+	if len(audiences) > 0 {
+		spec["audiences"] = audiences
+	}
+	answered := s.want(s.do("POST", path+"/a/token", body(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})), 201).object()
+	token, _, _ = unstructured.NestedString(answered.Object, "status", "token")
+	s.exchanges = nil // tokens are for no report
+	return namespace, token
+}
+
+func bearer(token string) option { return header("Authorization", "Bearer "+token) }
+
+// selfSigned is a certificate of a CA that nobody trusts, for the name of the front proxy.
+func (s *session) selfSigned() *tls.Certificate {
+	leaf, err := x509.ParseCertificate(s.r.target.Direct.FrontProxy.Certificate[0])
+	if err != nil {
+		s.fatalf("parse the certificate of the front proxy: %v", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: leaf.Subject.CommonName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// raw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on the connection.
+func (s *session) raw(cert *tls.Certificate, text string) (codes []int) {
+	config, err := s.tls(cert)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	host := strings.TrimPrefix(s.r.target.Direct.URL, "https://")
+	conn, err := (&tls.Dialer{Config: config}).DialContext(s.ctx, "tcp", host)
+	if err != nil {
+		s.fatalf("connect to %s: %v", host, err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		s.fatalf("%v", err)
+	}
+	exchange := Exchange{Request: cut([]byte(text))}
+	// The server may close before it has read all.
+	_, _ = io.WriteString(conn, strings.ReplaceAll(text, "HOST", host)) //nolint:errcheck // see above
+	for lines := bufio.NewReader(conn); ; {
+		resp, err := http.ReadResponse(lines, nil)
+		if err != nil {
+			break
+		}
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // only the code counts
+		_ = resp.Body.Close()
+		codes = append(codes, resp.StatusCode)
+	}
+	exchange.Response = fmt.Sprint(codes)
+	s.exchanges = append(s.exchanges, exchange)
+	return codes
+}
+
+// refusedRaw ends the check if any answer to what is sent as a reader by the front proxy has the code 200.
+func (s *session) refusedRaw(text string) {
+	for _, code := range s.raw(&s.r.target.Direct.FrontProxy, text) {
+		if code < 400 {
+			s.errorf("got %d for %q, want an error or a closed connection", code, cut([]byte(text)))
+		}
+	}
+}
+
+func aUser(_ *facts, t *Target) string {
+	if t.Direct == nil || t.Direct.User == nil {
+		return "the target has no certificate of a user"
+	}
+	return ""
+}
+
+var securityChecks = []Check{
+	{"identity/nobody", Required, tokens, "Without credentials, the resource is 401 or 403.", nil, func(s *session) {
+		s.closed(s.reach(nil, s.collection()))
+	}},
+	{"identity/headers-alone", Required, proxying, "The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
+		user := s.reader()
+		s.closed(s.reach(nil, s.collection(), header("X-Remote-User", user)))
+		s.closed(s.reach(nil, s.collection(), header("X-Remote-User", "system:admin"), header("X-Remote-Group", "system:masters")))
+	}},
+	{"identity/headers-with-foreign-certificate", Required, proxying, "The headers with a certificate that nobody signed are worth nothing, whatever its name.", nil, func(s *session) {
+		user := s.reader()
+		s.closed(s.reach(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
+	}},
+	{"identity/headers-of-user", Required, proxying, "The headers with the certificate of a user do not speak for another.", []need{aUser}, func(s *session) {
+		user := s.reader()
+		s.closed(s.reach(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
+	}},
+	{"identity/front-proxy", Required, proxying, "The front proxy speaks for the user whom it names, with that user's rights.", nil, func(s *session) {
+		s.reader() // waits for 200
+		if a := s.byProxy("conformance-stranger-" + s.label()); a.Code != 403 {
+			s.errorf("a user without rights: got %s, want 403", a)
+		}
+	}},
+	{"identity/front-proxy-alone", Required, proxying, "The front proxy that names nobody has no rights.", nil, func(s *session) {
+		s.closed(s.reach(&s.r.target.Direct.FrontProxy, s.collection()))
+		s.closed(s.reach(&s.r.target.Direct.FrontProxy, s.collection(), header("X-Remote-Group", "system:masters")))
+	}},
+	{"identity/headers-through-kube-apiserver", Required, proxying, "kube-apiserver does not pass on the headers of its clients.", nil, func(s *session) {
+		user := s.reader()
+		_, token := s.account()
+		a := s.asToken(token, s.collection(), header("X-Remote-User", user), header("X-Remote-Group", "system:masters"))
+		if a.Code != 403 {
+			s.errorf("%s with headers: got %s, want 403", a.request, a)
+		}
+	}},
+	{"identity/other-spelling", Required, smuggled, "Headers that are spelled with underscores are not those of the front proxy.", nil, func(s *session) {
+		user := s.reader()
+		s.closed(s.reach(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
+			r.header["X_Remote_User"] = []string{user}
+			r.header["X_Remote_Group"] = []string{"system:masters"}
+		}))
+	}},
+	{"identity/impersonation", Required, tokens, "Impersonation at the own port takes its right.", nil, func(s *session) {
+		user := s.reader()
+		s.closed(s.byProxy("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
+	}},
+	{"identity/impersonated-group", Required, tokens, "Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
+		user := "conformance-stranger-" + s.label()
+		s.closed(s.byProxy(user, header("Impersonate-User", user), header("Impersonate-Group", "system:masters")))
+	}},
+	{"tokens/none", Required, tokens, "A token that is none is 401.", nil, func(s *session) {
+		if a := s.reach(nil, s.collection(), bearer("none")); a.Code != 401 {
+			s.errorf("got %s, want 401", a)
+		}
+	}},
+	{"tokens/no-rights", Required, tokens, "A token gives no more than its account has.", nil, func(s *session) {
+		_, token := s.account()
+		s.closed(s.reach(nil, s.collection(), bearer(token)))
+	}},
+	{"tokens/rights", Optional, tokens, "A token is taken at the own port.", nil, func(s *session) {
+		namespace, token := s.account()
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
+		s.eventually("with a token", func() string {
+			if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 200 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+	}},
+	{"tokens/other-audience", Required, tokens, "A token for another audience is 401.", nil, func(s *session) {
+		namespace, token := s.account("another.example.com")
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
+		if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 401 {
+			s.errorf("got %s, want 401", a)
+		}
+	}},
+	{"tokens/deleted-account", Required, tokens, "The token of an account that is gone is soon worth nothing.", nil, func(s *session) {
+		namespace, token := s.account()
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
+		s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace+"/serviceaccounts/a"), 200)
+		s.eventually("after the account was deleted", func() string {
+			if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 401 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+	}},
+	{"tokens/in-url", Required, tokens, "A token in the URL is worth nothing.", nil, func(s *session) {
+		namespace, token := s.account()
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
+		s.closed(s.reach(nil, s.collection(), query("access_token", token)))
+		s.exchanges = nil
+	}},
+	{"tokens/with-headers", Required, proxying, "A token does not speak for the user in the headers of the front proxy.", nil, func(s *session) {
+		user := s.reader()
+		_, token := s.account()
+		s.closed(s.reach(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
+	}},
+	{"rights/revoked", Required, authorizing, "A right that is taken away is soon gone.", nil, func(s *session) {
+		user := s.reader()
+		for _, path := range s.objects {
+			s.want(s.do("DELETE", path), 200)
+		}
+		s.eventually("after the right was taken away", func() string {
+			if a := s.byProxy(user); a.Code != 403 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+	}},
+	{"rights/other-paths", Required, authorizing, "Metrics, profiles and logs take a right.", nil, func(s *session) {
+		user := s.reader()
+		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz", "/statusz", "/flagz"} {
+			for _, a := range []*answer{s.reach(nil, path), s.reach(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
+				if a.Code != 404 {
+					s.closed(a)
+				}
+			}
+		}
+	}},
+	{"rights/unclean-paths", Required, authorizing, "A path with dots or doubled slashes is authorized like the clean one.", nil, func(s *session) {
+		for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" + s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" + s.collection()} {
+			if a := s.reach(nil, path); a.Code == 200 {
+				s.errorf("%s without credentials: got %s", a.request, a)
+			}
+		}
+	}},
+	{"transport/old-tls", Required, crypto, "TLS 1.1 and older is refused.", nil, func(s *session) {
+		s.noHandshake(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 })
+	}},
+	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are refused.", nil, func(s *session) {
+		s.noHandshake(func(c *tls.Config) {
+			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA, tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_128_GCM_SHA256}
+		})
+	}},
+	{"transport/two-lengths", Required, smuggled, "A request with Content-Length and Transfer-Encoding smuggles no second one.", nil, func(s *session) {
+		user := s.reader()
+		second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
+		codes := s.raw(&s.r.target.Direct.FrontProxy, fmt.Sprintf("GET /healthz HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(second)+5, second))
+		if len(codes) > 1 && codes[1] < 400 {
+			s.errorf("got the answers %v, want that the second request is none", codes)
+		}
+	}},
+	{"transport/space-before-colon", Required, smuggled, "A space between the name of a header and the colon is refused.", nil, func(s *session) {
+		user := s.reader()
+		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user + "\r\nConnection: close\r\n\r\n")
+	}},
+	{"transport/two-hosts", Required, smuggled, "Two Host headers are refused.", nil, func(s *session) {
+		user := s.reader()
+		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+	}},
+	{"transport/bad-length", Required, smuggled, "A Content-Length that is none is refused.", nil, func(s *session) {
+		user := s.reader()
+		for _, length := range []string{"-1", "+1", "1, 2", "0x10"} {
+			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length + "\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+		}
+	}},
+	{"transport/large-header", Required, smuggled, "A header of 2 MiB is refused.", nil, func(s *session) {
+		user := s.reader()
+		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) + "\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+	}},
+	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2", "A web page of another origin opens no connection.", nil, func(s *session) {
+		user := s.reader()
+		a := s.byProxy(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"), header("Origin", "https://evil.example.com"),
+			header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), header("Sec-WebSocket-Version", "13"))
+		if a.Code < 400 {
+			s.errorf("got %s, want a refusal", a)
+		}
+	}},
+	{"transport/redirects", Required, "https://github.com/kubernetes/kubernetes/issues/93107", "No answer redirects the front proxy elsewhere.", nil, func(s *session) {
+		user := s.reader()
+		for _, path := range []string{"//evil.example.com/%2f..", "/\\evil.example.com", "/apis//evil.example.com/.."} {
+			a := s.reach(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))
+			if location := a.Header.Get("Location"); strings.Contains(location, "//evil") || strings.Contains(location, "\\evil") {
+				s.errorf("%s: redirected to %q", a.request, location)
+			}
+		}
+	}},
+}
+
+// asToken sends a request through kube-apiserver with a token in the place of the target's own credentials.
+func (s *session) asToken(token, path string, options ...option) *answer {
+	r := request{query: url.Values{}, header: http.Header{"Authorization": {"Bearer " + token}}}
+	for _, o := range options {
+		o(&r)
+	}
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.r.host+path, nil)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	req.Header = r.header
+	resp, err := s.r.bare.Do(req)
+	if err != nil {
+		s.fatalf("GET %s with a token: %v", path, err)
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came is judged
+	return &answer{Code: resp.StatusCode, Header: resp.Header, Body: data, request: "GET " + path, s: s}
+}
+
+// noHandshake ends the check if the server agrees to a weaker TLS.
+func (s *session) noHandshake(weaken func(*tls.Config)) {
+	config, err := s.tls(nil)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	weaken(config)
+	conn, err := (&tls.Dialer{Config: config}).DialContext(s.ctx, "tcp", strings.TrimPrefix(s.r.target.Direct.URL, "https://"))
+	if err == nil {
+		state := conn.(*tls.Conn).ConnectionState()
+		_ = conn.Close()
+		s.errorf("the server agreed to %s with %s", tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite))
+	}
+}
