@@ -90,6 +90,7 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s", target.Sample.GetKind(), report.Kind)
 	}
 	bare := rest.AnonymousClientConfig(config)
+	bare.WrapTransport = config.WrapTransport
 	if r.bare, err = rest.HTTPClientFor(bare); err != nil {
 		return nil, err
 	}

@@ -59,9 +59,9 @@ type expectation struct {
 	Because string   `json:"because"`
 }
 
-func expectations(t *testing.T) []expectation {
+func expectations(t *testing.T, file string) []expectation {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "expected.yaml"))
+	data, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +91,6 @@ func TestCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expected := map[string][]string{}
-	for _, entry := range expectations(t) {
-		for _, target := range entry.Targets {
-			expected[target] = append(expected[target], entry.Checks...)
-		}
-	}
 	for _, target := range targets(t, config) {
 		t.Run(target.Resource, func(t *testing.T) {
 			report, err := conformance.Execute(t.Context(), target)
@@ -104,25 +98,36 @@ func TestCalibration(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
-			got := []string{}
-			for _, result := range report.Failed() {
-				got = append(got, result.ID)
-				if !slices.Contains(expected[target.Resource], result.ID) {
-					t.Errorf("%s (%s) fails: %s", result.ID, result.Level, strings.Join(result.Messages, "; "))
-				}
-			}
-			for _, id := range expected[target.Resource] {
-				if !slices.Contains(got, id) {
-					t.Errorf("%s passes or is skipped, want that it fails", id)
-				}
-			}
-			for _, left := range report.Left {
-				t.Errorf("left behind: %s", left)
-			}
+			asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 			if report.Seconds > 180 {
 				t.Errorf("the run took %.0f s, want at most 3 minutes", report.Seconds)
 			}
 		})
+	}
+}
+
+// asExpected fails for each check that ends otherwise than is expected of the target.
+func asExpected(t *testing.T, report *conformance.Report, target string, entries []expectation) {
+	t.Helper()
+	var expected, got []string
+	for _, entry := range entries {
+		if slices.Contains(entry.Targets, target) {
+			expected = append(expected, entry.Checks...)
+		}
+	}
+	for _, result := range report.Failed() {
+		got = append(got, result.ID)
+		if !slices.Contains(expected, result.ID) {
+			t.Errorf("%s (%s) fails: %s", result.ID, result.Level, strings.Join(result.Messages, "; "))
+		}
+	}
+	for _, id := range expected {
+		if !slices.Contains(got, id) {
+			t.Errorf("%s passes or is skipped, want that it fails", id)
+		}
+	}
+	for _, left := range report.Left {
+		t.Errorf("left behind: %s", left)
 	}
 }
 
@@ -148,7 +153,7 @@ func TestDocs(t *testing.T) {
 	}
 	fmt.Fprintf(&text, "| **%d in all** | %d | %d | %d |\n", len(conformance.Checks()), total[conformance.Required], total[conformance.Recommended], total[conformance.Optional])
 	text.WriteString("\n| fails | which checks | why |\n|---|---|---|\n")
-	for _, entry := range expectations(t) {
+	for _, entry := range expectations(t, "expected.yaml") {
 		var resources []string
 		for _, target := range entry.Targets {
 			resource, _, _ := strings.Cut(target, ".")
@@ -156,7 +161,31 @@ func TestDocs(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "| %s | `%s` | %s |\n", strings.Join(resources, ", "), strings.Join(entry.Checks, "`, `"), entry.Because)
 	}
-	path := filepath.Join("..", "..", "docs", "conformance.md")
+	table(t, filepath.Join("docs", "conformance.md"), text.String())
+
+	text.Reset()
+	text.WriteString("| check | what must hold | the kit's server | k8s.io/sample-apiserver |\n|---|---|---|---|\n")
+	entries := expectations(t, "expected-security.yaml")
+	for _, check := range conformance.SecurityChecks() {
+		fmt.Fprintf(&text, "| [%s](%s) | %s |", check.ID, check.Source, check.Text)
+		for _, target := range []string{"engines.v1.fixture.example.com", "flunders.v1alpha1.wardle.example.com"} {
+			verdict := "passes"
+			for _, entry := range entries {
+				if slices.Contains(entry.Targets, target) && slices.Contains(entry.Checks, check.ID) {
+					verdict = "fails: " + entry.Because
+				}
+			}
+			fmt.Fprintf(&text, " %s |", verdict)
+		}
+		text.WriteString("\n")
+	}
+	table(t, "SECURITY.md", text.String())
+}
+
+// table compares that of a page with what it should be, or writes it with -update.
+func table(t *testing.T, page, want string) {
+	t.Helper()
+	path := filepath.Join("..", "..", page)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -167,13 +196,13 @@ func TestDocs(t *testing.T) {
 	if !found {
 		t.Fatalf("%s has no lines %q and %q", path, begin, end)
 	}
-	if have == text.String() {
+	if have == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("the tables of %s are not current; run: go test ./test/conformance -run TestDocs -update\n%s", path, gocmp.Diff(have, text.String()))
+		t.Fatalf("the table of %s is not current; run: go test ./test/conformance -run TestDocs -update\n%s", path, gocmp.Diff(have, want))
 	}
-	if err := os.WriteFile(path, []byte(before+begin+text.String()+end+after), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
