@@ -36,10 +36,10 @@ type Direct struct {
 }
 
 const (
-	proxying = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
-	tokens   = "https://kubernetes.io/docs/reference/access-authn-authz/authentication/"
-	smuggled = "https://www.rfc-editor.org/rfc/rfc9112"
-	crypto   = "https://www.rfc-editor.org/rfc/rfc9325"
+	proxying       = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
+	authenticating = "https://kubernetes.io/docs/reference/access-authn-authz/authentication/"
+	smuggled       = "https://www.rfc-editor.org/rfc/rfc9112"
+	crypto         = "https://www.rfc-editor.org/rfc/rfc9325"
 )
 
 // SecurityChecks are those of ExecuteSecurity: what holds when callers lie about who they are.
@@ -185,7 +185,7 @@ func (s *session) raw(cert *tls.Certificate, text string) (codes []int) {
 	}
 	exchange := Exchange{Request: cut([]byte(text))}
 	// The server may close before it has read all.
-	_, _ = io.WriteString(conn, strings.ReplaceAll(text, "HOST", host)) //nolint:errcheck // see above
+	_, _ = io.WriteString(conn, strings.ReplaceAll(text, "HOST", host))
 	for lines := bufio.NewReader(conn); ; {
 		resp, err := http.ReadResponse(lines, nil)
 		if err != nil {
@@ -217,7 +217,7 @@ func aUser(_ *facts, t *Target) string {
 }
 
 var securityChecks = []Check{
-	{"identity/nobody", Required, tokens, "Without credentials, the resource is 401 or 403.", nil, func(s *session) {
+	{"identity/nobody", Required, authenticating, "Without credentials, the resource is 401 or 403.", nil, func(s *session) {
 		s.closed(s.reach(nil, s.collection()))
 	}},
 	{"identity/headers-alone", Required, proxying, "The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
@@ -258,24 +258,24 @@ var securityChecks = []Check{
 			r.header["X_Remote_Group"] = []string{"system:masters"}
 		}))
 	}},
-	{"identity/impersonation", Required, tokens, "Impersonation at the own port takes its right.", nil, func(s *session) {
+	{"identity/impersonation", Required, authenticating, "Impersonation at the own port takes its right.", nil, func(s *session) {
 		user := s.reader()
 		s.closed(s.byProxy("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
 	}},
-	{"identity/impersonated-group", Required, tokens, "Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
+	{"identity/impersonated-group", Required, authenticating, "Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
 		user := "conformance-stranger-" + s.label()
 		s.closed(s.byProxy(user, header("Impersonate-User", user), header("Impersonate-Group", "system:masters")))
 	}},
-	{"tokens/none", Required, tokens, "A token that is none is 401.", nil, func(s *session) {
+	{"tokens/none", Required, authenticating, "A token that is none is 401.", nil, func(s *session) {
 		if a := s.reach(nil, s.collection(), bearer("none")); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/no-rights", Required, tokens, "A token gives no more than its account has.", nil, func(s *session) {
+	{"tokens/no-rights", Required, authenticating, "A token gives no more than its account has.", nil, func(s *session) {
 		_, token := s.account()
 		s.closed(s.reach(nil, s.collection(), bearer(token)))
 	}},
-	{"tokens/rights", Optional, tokens, "A token is taken at the own port.", nil, func(s *session) {
+	{"tokens/rights", Optional, authenticating, "A token is taken at the own port.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
 		s.eventually("with a token", func() string {
@@ -285,14 +285,14 @@ var securityChecks = []Check{
 			return ""
 		})
 	}},
-	{"tokens/other-audience", Required, tokens, "A token for another audience is 401.", nil, func(s *session) {
+	{"tokens/other-audience", Required, authenticating, "A token for another audience is 401.", nil, func(s *session) {
 		namespace, token := s.account("another.example.com")
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
 		if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/deleted-account", Required, tokens, "The token of an account that is gone is soon worth nothing.", nil, func(s *session) {
+	{"tokens/deleted-account", Required, authenticating, "The token of an account that is gone is soon worth nothing.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
 		s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace+"/serviceaccounts/a"), 200)
@@ -303,7 +303,7 @@ var securityChecks = []Check{
 			return ""
 		})
 	}},
-	{"tokens/in-url", Required, tokens, "A token in the URL is worth nothing.", nil, func(s *session) {
+	{"tokens/in-url", Required, authenticating, "A token in the URL is worth nothing.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
 		s.closed(s.reach(nil, s.collection(), query("access_token", token)))

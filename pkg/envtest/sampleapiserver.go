@@ -48,7 +48,7 @@ func (e *Environment) StartSampleAPIServer(ctx context.Context, environment ...s
 	if err := e.runServer(ctx, s); err != nil {
 		return nil, err
 	}
-	s.killed = true // it waits for the watches of kube-controller-manager; nothing that it has is needed
+	s.killed = true                              // it waits for the watches of kube-controller-manager; nothing that it has is needed
 	return s, e.registerSample(ctx, int32(port)) //nolint:gosec // a port
 }
 
