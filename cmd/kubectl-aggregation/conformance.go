@@ -3,8 +3,11 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +28,9 @@ type conformanceFlags struct {
 	list                                    bool
 	parallel                                int
 	timeout                                 time.Duration
+	security                                bool
+	url, serverName, caFile                 string
+	frontProxyCert, frontProxyKey           string
 	cluster                                 clientcmd.ConfigOverrides
 	kubeconfig                              string
 }
@@ -38,10 +44,15 @@ func newConformanceCommand() *cobra.Command {
 
 The checks make objects like the sample, in a namespace of their own where the resource has namespaces, and delete them. Failed checks are
 shown with the text that asks for what they check. The exit code is 0 when all that are required or recommended passed or were skipped, 3
-when one failed, 1 when they could not be run, 2 for a wrong command line.`,
+when one failed, 1 when they could not be run, 2 for a wrong command line.
+
+With --security, other checks are made: what holds when callers lie about who they are, at the own port of an aggregated API's server. They
+take the key of kube-apiserver's front proxy, which can speak for anybody: use it with clusters that you throw away.`,
 		Example: `  kubectl aggregation conformance --sample=flunder.yaml
   kubectl aggregation conformance deployments.v1.apps --sample=deployment.yaml --change='{"spec": {"minReadySeconds": 5}}' \
     --invalid='{"spec": {"replicas": -1}}' -o html >report.html
+  kubectl aggregation conformance --security --sample=flunder.yaml --url=https://127.0.0.1:8443 --server-name=api.wardle.svc \
+    --ca-file=serving-ca.crt --front-proxy-cert=front-proxy-client.crt --front-proxy-key=front-proxy-client.key
   kubectl aggregation conformance --list`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
@@ -56,6 +67,12 @@ when one failed, 1 when they could not be run, 2 for a wrong command line.`,
 	flags.BoolVar(&f.list, "list", false, "Print the checks and run none.")
 	flags.IntVar(&f.parallel, "parallel", 8, "How many checks run at a time.")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "The most that the run may take, without its cleanup.")
+	flags.BoolVar(&f.security, "security", false, "Make the checks of security. The flags below are for these.")
+	flags.StringVar(&f.url, "url", "", "https://HOST:PORT of the server itself, with --security.")
+	flags.StringVar(&f.serverName, "server-name", "", "Name in the certificate of the server, with --security. Default: the host of --url.")
+	flags.StringVar(&f.caFile, "ca-file", "", "CA of the server's certificate, with --security.")
+	flags.StringVar(&f.frontProxyCert, "front-proxy-cert", "", "Client certificate of kube-apiserver's front proxy, with --security.")
+	flags.StringVar(&f.frontProxyKey, "front-proxy-key", "", "Its key.")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	clientcmd.BindOverrideFlags(&f.cluster, flags, clientcmd.ConfigOverrideFlags{CurrentContext: names.CurrentContext, AuthOverrideFlags: clientcmd.AuthOverrideFlags{
@@ -65,8 +82,12 @@ when one failed, 1 when they could not be run, 2 for a wrong command line.`,
 }
 
 func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
+	checks, execute := conformance.Checks, conformance.Execute
+	if f.security {
+		checks, execute = conformance.SecurityChecks, conformance.ExecuteSecurity
+	}
 	if f.list {
-		for _, check := range conformance.Checks() {
+		for _, check := range checks() {
 			fmt.Fprintf(cmd.OutOrStdout(), "%-40s %-12s %s\n", check.ID, check.Level, check.Text)
 		}
 		return nil
@@ -85,7 +106,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d: %s %s\n", done, total, result.ID, result.Outcome)
 		}
 	}
-	report, err := conformance.Execute(cmd.Context(), *target)
+	report, err := execute(cmd.Context(), *target)
 	if wrong, ok := errors.AsType[*conformance.TargetError](err); ok {
 		return &usage.Error{Problems: wrong.Problems}
 	}
@@ -134,10 +155,34 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 	if err != nil {
 		problems = append(problems, err)
 	}
+	if f.security {
+		direct, more := f.direct()
+		problems = append(problems, more...)
+		target.Direct = direct
+	}
 	if len(problems) > 0 {
 		return nil, &usage.Error{Problems: problems}
 	}
 	return target, nil
+}
+
+// direct is what the flags of --security say.
+func (f *conformanceFlags) direct() (*conformance.Direct, []error) {
+	var problems []error
+	direct := &conformance.Direct{URL: strings.TrimSuffix(f.url, "/"), ServerName: f.serverName}
+	address, err := url.Parse(f.url)
+	if err != nil || address.Scheme != "https" || address.Port() == "" || strings.Trim(address.Path, "/") != "" {
+		problems = append(problems, fmt.Errorf("--url is %q, expected https://HOST:PORT", f.url))
+	} else if direct.ServerName == "" {
+		direct.ServerName = address.Hostname()
+	}
+	if direct.CA, err = os.ReadFile(f.caFile); err != nil {
+		problems = append(problems, fmt.Errorf("read --ca-file: %w", err))
+	}
+	if direct.FrontProxy, err = tls.LoadX509KeyPair(f.frontProxyCert, f.frontProxyKey); err != nil {
+		problems = append(problems, fmt.Errorf("read --front-proxy-cert and --front-proxy-key: %w", err))
+	}
+	return direct, problems
 }
 
 // config is the way to the cluster, as kubectl finds it.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/conformance"
 	"example.com/extension-apiserver/pkg/envtest"
@@ -117,6 +118,15 @@ func TestPlugin(t *testing.T) {
 	t.Run("no rights", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=item.yaml", "--as=nobody")
 		contains(t, stderr, "create an object like the sample: got 403 Forbidden")
+	})
+	t.Run("security", func(t *testing.T) {
+		proxy := issue(t, e, certs.FrontProxyCADir, certs.FrontProxyUser)
+		scripttest.Write(t, filepath.Join(dir, "proxy.crt"), string(proxy.CertPEM))
+		scripttest.Write(t, filepath.Join(dir, "proxy.key"), string(proxy.KeyPEM))
+		own := e.Servers[0].Config(e)
+		stdout, _ := run(t, 0, "--security", "--sample=item.yaml", "--url="+own.Host, "--server-name="+own.ServerName, "--ca-file="+own.CAFile,
+			"--front-proxy-cert=proxy.crt", "--front-proxy-key=proxy.key", "--only=identity")
+		contains(t, stdout, "9 passed, 0 failed", "the target has no certificate of a user")
 	})
 	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=item.yaml")) })
 }

@@ -163,6 +163,16 @@ func TestEachSecurityCheckFails(t *testing.T) {
 // pair is a new client certificate by a CA of the environment.
 func pair(t *testing.T, e *envtest.Environment, ca, user string) tls.Certificate {
 	t.Helper()
+	issued := issue(t, e, ca, user)
+	out, err := tls.X509KeyPair(issued.CertPEM, issued.KeyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func issue(t *testing.T, e *envtest.Environment, ca, user string) *certs.KeyPair {
+	t.Helper()
 	dir := filepath.Join(e.PKI(), ca)
 	cert, err := os.ReadFile(filepath.Join(dir, certs.CertFile))
 	if err != nil {
@@ -180,9 +190,5 @@ func pair(t *testing.T, e *envtest.Environment, ca, user string) tls.Certificate
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := tls.X509KeyPair(issued.CertPEM, issued.KeyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return issued
 }
