@@ -183,6 +183,18 @@ var authorizationChecks = []Check{
 		})
 		s.refused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
 	}},
+	{"authorization/deletecollection-apart", Required, authorizing, "The right to delete objects is none to delete a collection.", []need{verbs("create", "delete", "deletecollection")}, func(s *session) {
+		user, obj := s.stranger(), s.create()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource, "delete", "get", "list"))
+		s.eventually("with the right to get", func() string {
+			if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+		s.refused(s.do("DELETE", s.collection(), as(user), query("labelSelector", s.selector())), 403)
+		s.get(obj)
+	}},
 	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.", []need{verbs("create", "get")}, func(s *session) {
 		s.stranger()
 		s.refused(s.do("GET", s.path(s.create()), as("system:anonymous"), header("Impersonate-Group", "system:unauthenticated")), 403, 401)

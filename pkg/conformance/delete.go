@@ -30,6 +30,26 @@ var deleteChecks = []Check{
 			return ""
 		})
 	}},
+	{"delete/details", Recommended, concepts, "The answer says which object was deleted: a Status with its name and uid, or the object.", []need{verbs("create", "delete")}, func(s *session) {
+		obj := s.create()
+		got := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202).object()
+		name, uid := got.GetName(), string(got.GetUID())
+		if got.GetKind() == "Status" {
+			name, _, _ = unstructured.NestedString(got.Object, "details", "name")
+			uid, _, _ = unstructured.NestedString(got.Object, "details", "uid")
+		}
+		if name != obj.GetName() || uid != string(obj.GetUID()) {
+			s.errorf("the answer is %v, want the name %s and the uid %s", got.Object, obj.GetName(), obj.GetUID())
+		}
+	}},
+	{"delete/no-options", Required, concepts, "An empty object is taken for DeleteOptions.", []need{verbs("create", "delete")}, func(s *session) {
+		s.want(s.do("DELETE", s.path(s.create()), text("application/json", "{}")), 200, 202)
+	}},
+	{"delete/period-malformed", Recommended, concepts, "gracePeriodSeconds that is no number is refused with 400.", []need{verbs("create", "delete")}, func(s *session) {
+		obj := s.create()
+		s.refused(s.do("DELETE", s.path(obj), query("gracePeriodSeconds", "soon")), 400)
+		s.get(obj)
+	}},
 	{"delete/missing", Required, concepts, "The deletion of what is not there is 404 NotFound.", []need{verbs("delete")}, func(s *session) {
 		if status := s.refused(s.do("DELETE", s.path(s.object())), 404); status.Reason != metav1.StatusReasonNotFound {
 			s.errorf("the reason is %q, want NotFound", status.Reason)
@@ -192,6 +212,13 @@ var collectionChecks = []Check{
 			return ""
 		})
 		s.get(kept)
+	}},
+	{"deletecollection/answer", Recommended, concepts, "The answer is a list of what was deleted.", []need{verbs("create", "deletecollection", "list")}, func(s *session) {
+		want := s.some(2)
+		a := s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
+		if got := a.names(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			s.errorf("the answer has %q, want %q", got, want)
+		}
 	}},
 	{"deletecollection/nothing", Required, concepts, "A deletion of a collection that selects nothing succeeds.", []need{verbs("deletecollection")}, func(s *session) {
 		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector())), 200)

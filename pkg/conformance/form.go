@@ -209,6 +209,16 @@ var formChecks = []Check{
 			s.errorf("got %v, want the metadata alone", e.Object)
 		}
 	}},
+	{"forms/metadata-watch-list", Required, kep(watchListing), "A streaming list as PartialObjectMetadata ends with the annotated bookmark.", []need{verbs("create", "list", "watch")}, func(s *session) {
+		name := s.create().GetName()
+		got, bookmark := s.untilEnd(s.watchOwn("", append(streamed(), accept(asMetadata))...))
+		if len(got) != 1 || got[0] != name || bookmark.GetKind() != "PartialObjectMetadata" {
+			s.errorf("got %q and a bookmark of the kind %s, want %s and PartialObjectMetadata", got, bookmark.GetKind(), name)
+		}
+	}},
+	{"forms/unknown-table", Recommended, concepts, "A Table of an unknown version is refused with 406.", []need{verbs("create", "get")}, func(s *session) {
+		s.want(s.do("GET", s.path(s.create()), accept("application/json;as=Table;v=v9;g=meta.k8s.io")), 406)
+	}},
 	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", []need{verbs("get")}, func(s *session) {
 		a := s.do("GET", s.path(s.object()))
 		s.refused(a, 404)

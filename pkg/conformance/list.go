@@ -117,6 +117,14 @@ var listChecks = []Check{
 			s.errorf("the list has resourceVersion %s, want %s", version, first.GetResourceVersion())
 		}
 	}},
+	{"list/exact-state", Required, concepts, "A list of an exact resourceVersion shows objects as they were.", []need{verbs("create", "list", "patch")}, func(s *session) {
+		obj := s.create(labelled("state", "old"))
+		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"state": "new"}}))
+		items := s.want(s.list(query("resourceVersion", obj.GetResourceVersion()), query("resourceVersionMatch", "Exact")), 200).items()
+		if len(items) != 1 || items[0].GetLabels()["state"] != "old" {
+			s.errorf("got %d objects, want one with the old label", len(items))
+		}
+	}},
 	{"list/exact-zero", Required, concepts, "resourceVersion=0 with Exact is refused with 400 or 422.", []need{verbs("list")}, func(s *session) {
 		s.refused(s.list(query("resourceVersion", "0"), query("resourceVersionMatch", "Exact")), 400, 422)
 	}},
@@ -175,6 +183,31 @@ var selectorChecks = []Check{
 	selects("exists", "tier selects those with the label.", "tier", "a", "b"),
 	selects("exists-not", "!tier selects those without the label.", "!tier", ""),
 	selects("none", "Requirements that exclude each other select nothing.", "tier=a,tier=b"),
+	{"selectors/greater", Recommended, selecting, "size>5 and size<5 select by number.", []need{verbs("create", "list")}, func(s *session) {
+		small, large := s.create(labelled("size", "3")).GetName(), s.create(labelled("size", "7")).GetName()
+		s.lists(s.do("GET", s.collection(), query("labelSelector", s.selector()+",size>5")), []string{large})
+		s.lists(s.do("GET", s.collection(), query("labelSelector", s.selector()+",size<5")), []string{small})
+	}},
+	{"selectors/both", Required, selecting, "A label selector and a field selector select what both do.", []need{verbs("create", "list")}, func(s *session) {
+		first, second := s.create(labelled("tier", "a")).GetName(), s.create(labelled("tier", "b")).GetName()
+		labels := query("labelSelector", s.selector()+",tier=a")
+		s.lists(s.do("GET", s.collection(), labels, query("fieldSelector", "metadata.name="+first)), []string{first})
+		s.lists(s.do("GET", s.collection(), labels, query("fieldSelector", "metadata.name="+second)), []string{})
+	}},
+	{"selectors/streamed", Required, selecting, "A streaming list selects as a list does.", []need{verbs("create", "list", "watch")}, func(s *session) {
+		s.create(labelled("tier", "b"))
+		want := s.create(labelled("tier", "a")).GetName()
+		w := s.watch(s.collection(), append(streamed(), query("labelSelector", s.selector()+",tier=a"))...)
+		if got, _ := s.untilEnd(w); !slices.Equal(got, []string{want}) {
+			s.errorf("got %q, want %s", got, want)
+		}
+	}},
+	{"selectors/not-namespace", Required, concepts, "The field selector metadata.namespace!= selects the others.", []need{verbs("create", "list"), namespaced}, func(s *session) {
+		want := s.some(1)
+		all := s.collectionIn(s.r.facts.gvr.Version, "")
+		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!=default")), want)
+		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!="+s.r.namespace)), []string{})
+	}},
 	{"selectors/malformed", Required, selecting, "A label selector that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
 		s.refused(s.do("GET", s.collection(), query("labelSelector", "a in b")), 400)
 	}},

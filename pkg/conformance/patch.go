@@ -330,6 +330,44 @@ var dryRunChecks = []Check{
 		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()), query("dryRun", "All")), 200)
 		s.untouched(obj)
 	}},
+	{"dry-run/silent", Required, concepts, "A watch sees nothing of a dry run.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
+		obj := s.create()
+		w := s.watchOwn(s.now())
+		s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201)
+		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"dry": "yes"}}), query("dryRun", "All"))
+		marker := s.create()
+		for {
+			e := w.next()
+			if e.object().GetLabels()["dry"] != "" || e.Type == "ADDED" && e.object().GetName() != marker.GetName() {
+				s.fatalf("got %s, want nothing of the dry run", e)
+			}
+			if e.Type == "ADDED" {
+				return
+			}
+		}
+	}},
+	{"dry-run/resource-version", Recommended, concepts, "What a dry run of a create answers has no resourceVersion.", []need{verbs("create")}, func(s *session) {
+		obj := s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201).object()
+		if obj.GetResourceVersion() != "" {
+			s.errorf("the resourceVersion is %s", obj.GetResourceVersion())
+		}
+	}},
+	{"dry-run/status", Required, concepts, "A dry run of a patch of the status changes nothing.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
+		obj := s.create()
+		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
+		if lost(s.r.target.Status, s.get(obj).Object, "") == "" {
+			s.errorf("the status changed")
+		}
+	}},
+	{"dry-run/unknown-elsewhere", Required, concepts, "Another value of dryRun than All is refused for updates, patches and deletions, too.", []need{verbs("create", "update", "patch")}, func(s *session) {
+		obj := s.create()
+		labelled("dry", "yes")(obj)
+		some := query("dryRun", "Some")
+		s.refused(s.do("PUT", s.path(obj), body(obj), some), 400, 422)
+		s.refused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})), some), 400, 422)
+		s.refused(s.do("DELETE", s.path(obj), some), 400, 422)
+		s.untouched(obj)
+	}},
 	{"dry-run/unknown", Required, concepts, "Another value of dryRun than All is refused.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		s.refused(s.do("POST", s.collection(), body(obj), query("dryRun", "Some")), 400, 422)

@@ -137,6 +137,21 @@ var watchChecks = []Check{
 			return
 		}
 	}},
+	{"watch/last-selected-state", Required, concepts, "The DELETED of an object that leaves a selection has the last selected state, with the resourceVersion of the change.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
+		obj := s.create(labelled("in", "yes"))
+		w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"), query("resourceVersion", obj.GetResourceVersion()))
+		left := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": "no"}}))
+		for {
+			e := w.next()
+			if e.Type == "MODIFIED" {
+				continue // a controller
+			}
+			if e.Type != "DELETED" || e.object().GetLabels()["in"] != "yes" || e.object().GetResourceVersion() != left.GetResourceVersion() {
+				s.errorf("got %s with the labels %v, want DELETED with in=yes and resourceVersion %s", e, e.object().GetLabels(), left.GetResourceVersion())
+			}
+			return
+		}
+	}},
 	{"watch/one", Required, concepts, "A watch of one object by metadata.name sees no other.", []need{verbs("create", "watch")}, func(s *session) {
 		one := s.create()
 		w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+one.GetName()), query("timeoutSeconds", "3"))

@@ -323,6 +323,9 @@ var updateChecks = []Check{
 		if status := s.refused(s.do("PUT", s.path(old), body(old)), 409); status.Reason != metav1.StatusReasonConflict {
 			s.errorf("the reason is %q, want Conflict", status.Reason)
 		}
+		if got := s.get(old).GetLabels()["updated"]; got != "yes" {
+			s.errorf("the refused update was done: the label is %q", got)
+		}
 	}},
 	{"update/other-uid", Required, concepts, "An update with another uid is refused with 409 Conflict.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.create()
@@ -420,6 +423,34 @@ var updateChecks = []Check{
 		changed := s.update(obj, func(u *unstructured.Unstructured) { u.SetManagedFields(nil); labelled("updated", "yes")(u) })
 		if len(changed.GetManagedFields()) == 0 {
 			s.errorf("there are no managedFields any more")
+		}
+	}},
+	{"update/unconditional", Recommended, concepts, "An update without a resourceVersion is done, whatever was written before.", []need{verbs("create", "update")}, func(s *session) {
+		obj := s.create()
+		s.update(obj, labelled("updated", "yes"))
+		obj.SetResourceVersion("")
+		labelled("updated", "last")(obj)
+		a := s.do("PUT", s.path(obj), body(obj))
+		if a.Code == 422 && strings.Contains(string(a.Body), "metadata.resourceVersion") {
+			s.skipf("the kind wants a resourceVersion in each update")
+		}
+		if got := s.want(a, 200).object().GetLabels()["updated"]; got != "last" {
+			s.errorf("the label is %q, want that of the last update", got)
+		}
+	}},
+	{"update/no-name", Required, concepts, "An update whose body has no name is refused with 400.", []need{verbs("create", "update")}, func(s *session) {
+		obj := s.create()
+		path := s.path(obj)
+		obj.SetName("")
+		s.refused(s.do("PUT", path, body(obj)), 400)
+	}},
+	{"update/deletion-timestamp", Required, finalizing, "An update cannot begin a deletion.", []need{verbs("create", "update")}, func(s *session) {
+		obj := s.get(s.create(finalized))
+		now := metav1.Now()
+		obj.SetDeletionTimestamp(&now)
+		s.want(s.do("PUT", s.path(obj), body(obj)), 200, 409, 422)
+		if s.get(obj).GetDeletionTimestamp() != nil {
+			s.errorf("the object has a deletionTimestamp")
 		}
 	}},
 	{"update/collection", Recommended, concepts, "PUT to the collection is 405.", nil, func(s *session) {
