@@ -627,7 +627,7 @@ func matrix(t *testing.T) (finds map[string]string, without []string) {
 	if err == nil {
 		err = json.Unmarshal(data, &finds)
 	}
-	if err != nil && !(*update && os.IsNotExist(err)) {
+	if err != nil && (!*update || !os.IsNotExist(err)) {
 		t.Fatal(err)
 	}
 	entries := expectations(t, "expected.yaml")
