@@ -34,9 +34,6 @@ func init() {
 	}
 }
 
-// patience is how long a condition may take to come true on a busy machine.
-const patience = time.Minute
-
 // TestWidgetServed runs the sample's server behind a real kube-apiserver, and uses widgets with the generated clients.
 func TestWidgetServed(t *testing.T) {
 	config, err := envtest.New(t, envtest.Options{Server: "example.com/extension-apiserver/cmd/extension-apiserver"}).AdminConfig()
@@ -131,8 +128,8 @@ func next(t *testing.T, events watch.Interface) runtime.Object {
 			t.Fatalf("watch: %s %v, want %s", event.Type, event.Object, watch.Modified)
 		}
 		return event.Object
-	case <-time.After(patience):
-		t.Fatalf("watch: nothing within %s, want %s", patience, watch.Modified)
+	case <-time.After(envtest.Patience):
+		t.Fatalf("watch: nothing within %s, want %s", envtest.Patience, watch.Modified)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,8 @@ type conformanceFlags struct {
 	list                                    bool
 	parallel                                int
 	timeout                                 time.Duration
-	security                                bool
+	security, allowDisruptive               bool
+	serverKubeconfig, auditLog, webhooks    string
 	url, serverName, caFile                 string
 	frontProxyCert, frontProxyKey           string
 	cluster                                 clientcmd.ConfigOverrides
@@ -42,7 +44,8 @@ func newConformanceCommand() *cobra.Command {
 		Short: "Check that a resource behaves as those of the built-in kinds do",
 		Long: `Check that a resource behaves as those of the built-in kinds do: any resource that kube-apiserver serves or proxies.
 
-The checks make objects like the sample, in a namespace of their own where the resource has namespaces, and delete them. Failed checks are
+The checks make objects like the sample, in a namespace of their own where the resource has namespaces, and delete them. Those that need
+more than a client, such as the audit log, are skipped unless a flag says where it is; those of kubectl use the one in the path. Failed checks are
 shown with the text that asks for what they check. The exit code is 0 when all that are required or recommended passed or were skipped, 3
 when one failed, 1 when they could not be run, 2 for a wrong command line.
 
@@ -67,6 +70,10 @@ take the key of kube-apiserver's front proxy, which can speak for anybody: use i
 	flags.BoolVar(&f.list, "list", false, "Print the checks and run none.")
 	flags.IntVar(&f.parallel, "parallel", 8, "How many checks run at a time.")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "The most that the run may take, without its cleanup.")
+	flags.BoolVar(&f.allowDisruptive, "allow-disruptive", false, "Make checks that would harm others if the server failed them: for clusters that you throw away.")
+	flags.StringVar(&f.serverKubeconfig, "server-kubeconfig", "", "Kubeconfig for the server's own port, for the checks of health, metrics and leaks.")
+	flags.StringVar(&f.auditLog, "audit-log", "", "File that the server writes audit events to, for the checks of audit.")
+	flags.StringVar(&f.webhooks, "webhook-address", "", "HOST:PORT to serve webhooks at, which the server reaches, for the checks of webhooks. A port of 0 is any.")
 	flags.BoolVar(&f.security, "security", false, "Make the checks of security. The flags below are for these.")
 	flags.StringVar(&f.url, "url", "", "https://HOST:PORT of the server itself, with --security.")
 	flags.StringVar(&f.serverName, "server-name", "", "Name in the certificate of the server, with --security. Default: the host of --url.")
@@ -99,6 +106,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 	if target.Config, err = f.config(); err != nil {
 		return err
 	}
+	target.Kubectl = f.kubectl()
 	done := 0
 	target.Progress = func(result conformance.Result, total int) {
 		done++
@@ -128,7 +136,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 // target is what the flags say, or all that is wrong with them.
 func (f *conformanceFlags) target(resource string) (*conformance.Target, error) {
 	var problems []error
-	target := &conformance.Target{Resource: resource, Only: f.only, Parallel: f.parallel, Timeout: f.timeout}
+	target := &conformance.Target{Resource: resource, Only: f.only, Parallel: f.parallel, Timeout: f.timeout, AllowDisruptive: f.allowDisruptive, AuditLog: f.auditLog, WebhookAddress: f.webhooks}
 	if !slices.Contains(conformance.Formats, f.format) {
 		problems = append(problems, fmt.Errorf("--output is %q, expected one of %s", f.format, strings.Join(conformance.Formats, ", ")))
 	}
@@ -154,6 +162,11 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 	}
 	if err != nil {
 		problems = append(problems, err)
+	}
+	if f.serverKubeconfig != "" {
+		if target.Server, err = clientcmd.BuildConfigFromFlags("", f.serverKubeconfig); err != nil {
+			problems = append(problems, fmt.Errorf("read --server-kubeconfig: %w", err))
+		}
 	}
 	if f.security {
 		direct, more := f.direct()
@@ -183,6 +196,24 @@ func (f *conformanceFlags) direct() (*conformance.Direct, []error) {
 		problems = append(problems, fmt.Errorf("read --front-proxy-cert and --front-proxy-key: %w", err))
 	}
 	return direct, problems
+}
+
+// kubectl is the one in the path, for the same cluster and user.
+func (f *conformanceFlags) kubectl() []string {
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return nil
+	}
+	command := []string{path}
+	for flag, value := range map[string]string{"kubeconfig": f.kubeconfig, "context": f.cluster.CurrentContext, "as": f.cluster.AuthInfo.Impersonate} {
+		if value != "" {
+			command = append(command, "--"+flag+"="+value)
+		}
+	}
+	for _, group := range f.cluster.AuthInfo.ImpersonateGroups {
+		command = append(command, "--as-group="+group)
+	}
+	return command
 }
 
 // config is the way to the cluster, as kubectl finds it.

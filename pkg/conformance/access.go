@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ var versionChecks = []Check{
 	{"versions/list", Required, concepts, "Objects are listed in each version.", []need{verbs("create", "list"), otherVersions}, func(s *session) {
 		want := s.some(2)
 		for _, version := range s.r.facts.otherVersions {
-			s.lists(s.do("GET", s.collectionIn(version, s.r.namespace), query("labelSelector", s.selector())), want)
+			s.lists(s.do("GET", s.collectionIn(version, s.namespace), query("labelSelector", s.selector())), want)
 		}
 	}},
 	{"versions/round-trip", Required, concepts, "What is read and written in another version loses nothing.", []need{verbs("create", "update"), otherVersions}, func(s *session) {
@@ -43,7 +44,7 @@ var versionChecks = []Check{
 	}},
 	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another.", []need{verbs("create", "list", "watch"), otherVersions}, func(s *session) {
 		for _, version := range s.r.facts.otherVersions {
-			w := s.watch(s.collectionIn(version, s.r.namespace), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
+			w := s.watch(s.collectionIn(version, s.namespace), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
 			e := w.expect("ADDED", s.create().GetName())
 			if e.object().GetAPIVersion() != s.apiVersionOf(version) {
 				s.errorf("%s: the event has %s", version, e.object().GetAPIVersion())
@@ -111,7 +112,14 @@ func (s *session) stranger() string {
 
 // forbids is a check that a request is forbidden for a user without rights.
 func forbids(verb string, send func(*session, *unstructured.Unstructured, option) *answer) Check {
-	return Check{"authorization/" + verb, Required, authorizing, "Without the right to " + verb + ", a request is refused with 403.", []need{verbs("create", verb)}, func(s *session) {
+	needs := []need{verbs("create", verb)}
+	if verb == "deletecollection" {
+		needs = append(needs, confined)
+	}
+	return Check{"authorization/" + verb, Required, authorizing, "Without the right to " + verb + ", a request is refused with 403.", needs, func(s *session) {
+		if verb == "deletecollection" {
+			s.apart()
+		}
 		user, obj := s.stranger(), s.create()
 		status := s.refused(send(s, obj, as(user)), 403)
 		if status.Reason != metav1.StatusReasonForbidden || !strings.Contains(status.Message, user) {
@@ -146,7 +154,7 @@ var authorizationChecks = []Check{
 		return s.do("DELETE", s.path(obj), as)
 	}),
 	forbids("deletecollection", func(s *session, _ *unstructured.Unstructured, as option) *answer {
-		return s.do("DELETE", s.collection(), as, query("labelSelector", s.selector()))
+		return s.deleteCollection(as, query("labelSelector", s.selector()))
 	}),
 	{"authorization/granted", Required, authorizing, "A right that is granted is enough, and is no other right.", []need{verbs("create", "get", "list")}, func(s *session) {
 		user, obj := s.stranger(), s.create()
@@ -183,7 +191,8 @@ var authorizationChecks = []Check{
 		})
 		s.refused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
 	}},
-	{"authorization/deletecollection-apart", Required, authorizing, "The right to delete objects is none to delete a collection.", []need{verbs("create", "delete", "deletecollection")}, func(s *session) {
+	{"authorization/deletecollection-apart", Required, authorizing, "The right to delete objects is none to delete a collection.", []need{verbs("create", "delete", "deletecollection"), confined}, func(s *session) {
+		s.apart()
 		user, obj := s.stranger(), s.create()
 		s.grant(user, s.rule(s.r.facts.gvr.Resource, "delete", "get", "list"))
 		s.eventually("with the right to get", func() string {
@@ -192,44 +201,78 @@ var authorizationChecks = []Check{
 			}
 			return ""
 		})
-		s.refused(s.do("DELETE", s.collection(), as(user), query("labelSelector", s.selector())), 403)
+		s.refused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
 		s.get(obj)
+	}},
+	{"authorization/deletecollection-alone", Required, authorizing, "The right to delete a collection is enough to do so.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
+		s.apart()
+		user, obj := s.stranger(), s.create()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource, "deletecollection"))
+		s.eventually("with the right to delete a collection", func() string {
+			if a := s.deleteCollection(as(user), query("labelSelector", s.selector()), query("propagationPolicy", "Background")); a.Code != 200 {
+				return "got " + a.String()
+			}
+			if a := s.do("GET", s.path(obj)); a.Code != 404 {
+				return "the object is there"
+			}
+			return ""
+		})
 	}},
 	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.", []need{verbs("create", "get")}, func(s *session) {
 		s.stranger()
 		s.refused(s.do("GET", s.path(s.create()), as("system:anonymous"), header("Impersonate-Group", "system:unauthenticated")), 403, 401)
+	}},
+	{"authorization/apply-creates", Required, authorizing, "An apply that would create also needs the right to create.", []need{verbs("create", "patch")}, func(s *session) {
+		user, obj := s.stranger(), s.create()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource, "patch"))
+		s.eventually("with the right to patch", func() string {
+			if a := s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})); a.Code != 200 {
+				return "got " + a.String()
+			}
+			return ""
+		})
+		s.refused(s.apply(s.name(), appliers, map[string]any{}, as(user)), 403)
 	}},
 	{"authorization/missing-hidden", Required, authorizing, "Without rights, what is not there is 403 as what is.", []need{verbs("get")}, func(s *session) {
 		s.refused(s.do("GET", s.path(s.object()), as(s.stranger())), 403)
 	}},
 }
 
-// policy makes a ValidatingAdmissionPolicy for objects with the label policed of the check, and waits until it holds.
+// policy makes a ValidatingAdmissionPolicy that denies, for objects with the label policed of the check.
 func (s *session) policy(operations []any, expression string) {
+	s.policyWith(operations, expression, "Deny", nil)
+}
+
+// policyWith makes one with another action and more in its spec.
+func (s *session) policyWith(operations []any, expression, action string, spec map[string]any) {
+	all := map[string]any{"validations": []any{map[string]any{"expression": expression, "message": "the policy of the check says no"}}}
+	maps.Copy(all, spec)
+	s.bind("Validating", "validatingadmissionpolicies", operations, all, map[string]any{"validationActions": []any{action}})
+}
+
+// bind makes an admission policy for objects with the label policed of the check, and its binding.
+func (s *session) bind(kind, resource string, operations []any, spec, binding map[string]any) {
 	name := s.name()
-	const path = "/apis/admissionregistration.k8s.io/v1/"
-	for _, obj := range []map[string]any{
-		{"kind": "ValidatingAdmissionPolicy", "spec": map[string]any{
-			"failurePolicy": "Fail",
-			"matchConstraints": map[string]any{
-				"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "policed": "yes"}},
-				"resourceRules": []any{map[string]any{
-					"apiGroups": []any{s.r.facts.gvr.Group}, "apiVersions": []any{s.r.facts.gvr.Version}, "operations": operations, "resources": []any{s.r.facts.gvr.Resource},
-				}},
-			},
-			"validations": []any{map[string]any{"expression": expression, "message": "the policy of the check says no"}},
+	spec["failurePolicy"], binding["policyName"] = "Fail", name
+	spec["matchConstraints"] = map[string]any{
+		"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "policed": "yes"}},
+		"resourceRules": []any{map[string]any{
+			"apiGroups": []any{s.r.facts.gvr.Group}, "apiVersions": []any{s.r.facts.gvr.Version}, "operations": operations, "resources": []any{s.r.facts.gvr.Resource},
 		}},
-		{"kind": "ValidatingAdmissionPolicyBinding", "spec": map[string]any{"policyName": name, "validationActions": []any{"Deny"}}},
-	} {
-		obj["apiVersion"], obj["metadata"] = "admissionregistration.k8s.io/v1", map[string]any{"name": name}
-		resource := strings.ToLower(obj["kind"].(string)) + "s"
-		resource = strings.Replace(resource, "policys", "policies", 1)
-		if a := s.do("POST", path+resource, body(obj)); a.Code == 403 || a.Code == 404 {
-			s.skipf("no policies can be made: %s", a)
-		} else {
-			s.want(a, 201)
+	}
+	const path = "/apis/admissionregistration.k8s.io/v1/"
+	for _, part := range []struct {
+		kind, resource string
+		spec           map[string]any
+	}{{kind + "AdmissionPolicy", resource, spec}, {kind + "AdmissionPolicyBinding", strings.TrimSuffix(resource, "policies") + "policybindings", binding}} {
+		a := s.do("POST", path+part.resource, body(map[string]any{
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": part.kind, "metadata": map[string]any{"name": name}, "spec": part.spec,
+		}))
+		if a.Code == 403 || a.Code == 404 {
+			s.skipf("no %s can be made: %s", part.resource, a)
 		}
-		s.objects = append(s.objects, path+resource+"/"+name)
+		s.want(a, 201)
+		s.objects = append(s.objects, path+part.resource+"/"+name)
 	}
 }
 
@@ -290,6 +333,29 @@ var admissionChecks = []Check{
 	{"admission/variables", Recommended, policies, "A policy knows the kind, the user and the operation of the request.", []need{verbs("create")}, func(s *session) {
 		s.policy([]any{"CREATE"}, fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && request.userInfo.username != '')", s.kind(), s.r.facts.gvr.Group))
 		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
+	}},
+	{"admission/warn", Recommended, policies, "A policy whose action is to warn lets the request pass, with a warning.", []need{verbs("create")}, func(s *session) {
+		s.policyWith([]any{"CREATE"}, "false", "Warn", nil)
+		s.eventually("with the policy", func() string {
+			if a := s.want(s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")), 201); !a.hasWarning("the policy of the check says no") {
+				return fmt.Sprintf("the warnings are %q", a.Header.Values("Warning"))
+			}
+			return ""
+		})
+	}},
+	{"admission/mutating-policy", Recommended, kep("3962-mutating-admission-policies"), "A MutatingAdmissionPolicy changes what is created, before it is answered and stored.", []need{verbs("create")}, func(s *session) {
+		s.bind("Mutating", "mutatingadmissionpolicies", []any{"CREATE"}, map[string]any{
+			"reinvocationPolicy": "Never", "mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{
+				"expression": `[JSONPatch{op: "add", path: "/metadata/labels/mutated", value: "yes"}]`,
+			}}},
+		}, map[string]any{})
+		s.eventually("with the policy", func() string {
+			obj := s.created(s.want(s.do("POST", s.collection(), body(s.policed())), 201))
+			if obj.GetLabels()["mutated"] != "yes" || s.get(obj).GetLabels()["mutated"] != "yes" {
+				return "the object was not changed"
+			}
+			return ""
+		})
 	}},
 	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/", "A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced}, func(s *session) {
 		namespace := s.aNamespace()

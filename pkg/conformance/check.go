@@ -30,6 +30,10 @@ const (
 	selecting   = "https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/"
 	authorizing = "https://kubernetes.io/docs/reference/access-authn-authz/authorization/"
 	policies    = "https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/"
+	webhooking  = "https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/"
+	auditing    = "https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"
+	measuring   = "https://kubernetes.io/docs/reference/instrumentation/metrics/"
+	commanding  = "https://kubernetes.io/docs/reference/kubectl/"
 	openapis    = "https://kubernetes.io/docs/concepts/overview/kubernetes-api/"
 )
 
@@ -60,7 +64,8 @@ func (c Check) Area() string { area, _, _ := strings.Cut(c.ID, "/"); return area
 func Checks() []Check {
 	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks, fieldValidationChecks, statusChecks,
 		scaleChecks, deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks, watchListChecks, formChecks,
-		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, limitChecks)
+		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks, kubectlChecks, healthChecks,
+		metricChecks, auditChecks, leakChecks)
 }
 
 // need is what a resource or a target must have for a check. It returns the reason if it has it not.
@@ -98,6 +103,14 @@ func namespaced(f *facts, _ *Target) string {
 	return ""
 }
 
+// confined is for a check that deletes a collection.
+func confined(f *facts, t *Target) string {
+	if !f.resource.Namespaced && !t.AllowDisruptive {
+		return "it deletes a collection of the whole cluster: a server that ignores selectors would delete what is not of the run; the target has no AllowDisruptive"
+	}
+	return ""
+}
+
 func aChange(_ *facts, t *Target) string {
 	if len(t.Change) == 0 {
 		return "the target has no Change"
@@ -115,6 +128,34 @@ func anInvalidChange(_ *facts, t *Target) string {
 func aStatus(_ *facts, t *Target) string {
 	if len(t.Status) == 0 {
 		return "the target has no Status"
+	}
+	return ""
+}
+
+func aServer(_ *facts, t *Target) string {
+	if t.Server == nil {
+		return "the target has no Server"
+	}
+	return ""
+}
+
+func anAuditLog(_ *facts, t *Target) string {
+	if t.AuditLog == "" {
+		return "the target has no AuditLog"
+	}
+	return ""
+}
+
+func aWebhookAddress(_ *facts, t *Target) string {
+	if t.WebhookAddress == "" {
+		return "the target has no WebhookAddress"
+	}
+	return ""
+}
+
+func aKubectl(_ *facts, t *Target) string {
+	if len(t.Kubectl) == 0 {
+		return "the target has no Kubectl"
 	}
 	return ""
 }

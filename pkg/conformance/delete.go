@@ -155,6 +155,92 @@ var deleteChecks = []Check{
 			return ""
 		})
 	}},
+	{"delete/foreground-waits", Required, deleting, "An object that is deleted in the foreground goes after those that it owns and that block it.", []need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
+		owner := s.create()
+		dependent := s.create(finalized, func(obj *unstructured.Unstructured) {
+			blocking := reference(owner)
+			blocking.BlockOwnerDeletion = new(true)
+			obj.SetOwnerReferences([]metav1.OwnerReference{blocking})
+		})
+		s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Foreground")), 200, 202)
+		s.eventually("after the owner was deleted in the foreground", func() string {
+			if s.get(dependent).GetDeletionTimestamp() == nil {
+				return "the dependent is not being deleted"
+			}
+			return ""
+		})
+		s.get(owner)
+		s.patch(dependent, metadata(map[string]any{"finalizers": nil}))
+		s.eventually("after the dependent has gone", func() string {
+			if a := s.do("GET", s.path(owner)); a.Code != 404 {
+				return "the owner is there"
+			}
+			return ""
+		})
+	}},
+	{"delete/orphaned", Required, deleting, "What a deleted object owned stays without its owner, if the deletion orphans it.", []need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
+		owner := s.create()
+		dependent := s.create(func(obj *unstructured.Unstructured) {
+			obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
+		})
+		s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Orphan")), 200, 202)
+		s.eventually("after the owner was deleted", func() string {
+			if a := s.do("GET", s.path(owner)); a.Code != 404 {
+				return "the owner is there"
+			}
+			if len(s.get(dependent).GetOwnerReferences()) > 0 {
+				return "the dependent has an owner"
+			}
+			return ""
+		})
+	}},
+	{"delete/owner-of-another-kind", Required, deleting, "The garbage collector deletes an object whose owner, of another kind, was deleted.", []need{verbs("create", "delete", "list", "watch"), namespaced}, func(s *session) {
+		configMaps := "/api/v1/namespaces/" + s.namespace + "/configmaps"
+		owner := s.want(s.do("POST", configMaps, body(map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": s.name(), "labels": map[string]any{ownLabel: s.label()}},
+		})), 201).object()
+		s.objects = append(s.objects, configMaps+"/"+owner.GetName())
+		dependent := s.create(func(obj *unstructured.Unstructured) {
+			obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
+		})
+		s.want(s.do("DELETE", configMaps+"/"+owner.GetName()), 200)
+		s.eventually("after the owner was deleted", func() string {
+			if a := s.do("GET", s.path(dependent)); a.Code != 404 {
+				return "the dependent is there"
+			}
+			return ""
+		})
+	}},
+	{"delete/namespace-terminating", Required, finalizing, "An object with a finalizer holds its namespace. Meanwhile nothing can be created there, and what is there can be changed.", []need{verbs("create", "delete", "deletecollection", "patch"), namespaced}, func(s *session) {
+		s.apart()
+		obj := s.create(finalized)
+		path := "/api/v1/namespaces/" + s.namespace
+		s.want(s.do("DELETE", path), 200, 202)
+		s.eventually("after the namespace was deleted", func() string { // which the server is told by a watch
+			a := s.do("POST", s.collection(), body(s.object()))
+			if a.Code == 201 {
+				s.created(a)
+				return "an object was created"
+			}
+			s.refused(a, 403)
+			return ""
+		})
+		s.eventually("after the namespace was deleted", func() string {
+			if s.get(obj).GetDeletionTimestamp() == nil {
+				return "the object is not being deleted"
+			}
+			return ""
+		})
+		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+		s.want(s.do("GET", path), 200)
+		s.patch(obj, metadata(map[string]any{"finalizers": nil}))
+		s.eventually("after the finalizer was removed", func() string {
+			if a := s.do("GET", path); a.Code != 404 {
+				return "the namespace is there"
+			}
+			return ""
+		})
+	}},
 	{"delete/namespace", Required, concepts, "The objects of a namespace go with it.", []need{verbs("create", "delete", "deletecollection"), namespaced}, func(s *session) {
 		namespace := s.aNamespace()
 		obj := s.create(func(obj *unstructured.Unstructured) { obj.SetNamespace(namespace) })
@@ -191,9 +277,10 @@ func (s *session) propagated(policy metav1.DeletionPropagation, want string) {
 }
 
 var collectionChecks = []Check{
-	{"deletecollection/selected", Required, concepts, "A deletion of a collection deletes what its selector names, and nothing else.", []need{verbs("create", "deletecollection", "list")}, func(s *session) {
+	{"deletecollection/selected", Required, concepts, "A deletion of a collection deletes what its selector names, and nothing else.", []need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
+		s.apart()
 		doomed, kept := s.create(labelled("doomed", "yes")), s.create()
-		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()+",doomed=yes"), query("propagationPolicy", "Background")), 200)
+		s.want(s.deleteCollection(query("labelSelector", s.selector()+",doomed=yes"), query("propagationPolicy", "Background")), 200)
 		s.eventually("after the deletion", func() string {
 			if a := s.do("GET", s.path(doomed)); a.Code != 404 {
 				return "the selected object is there"
@@ -202,9 +289,10 @@ var collectionChecks = []Check{
 		})
 		s.get(kept)
 	}},
-	{"deletecollection/by-name", Required, concepts, "A deletion of a collection takes a field selector.", []need{verbs("create", "deletecollection", "list")}, func(s *session) {
+	{"deletecollection/by-name", Required, concepts, "A deletion of a collection takes a field selector.", []need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
+		s.apart()
 		doomed, kept := s.create(), s.create()
-		s.want(s.do("DELETE", s.collection(), query("fieldSelector", "metadata.name="+doomed.GetName()), query("propagationPolicy", "Background")), 200)
+		s.want(s.deleteCollection(query("labelSelector", s.selector()), query("fieldSelector", "metadata.name="+doomed.GetName()), query("propagationPolicy", "Background")), 200)
 		s.eventually("after the deletion", func() string {
 			if a := s.do("GET", s.path(doomed)); a.Code != 404 {
 				return "the selected object is there"
@@ -213,31 +301,36 @@ var collectionChecks = []Check{
 		})
 		s.get(kept)
 	}},
-	{"deletecollection/answer", Recommended, concepts, "The answer is a list of what was deleted.", []need{verbs("create", "deletecollection", "list")}, func(s *session) {
+	{"deletecollection/answer", Recommended, concepts, "The answer is a list of what was deleted.", []need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
+		s.apart()
 		want := s.some(2)
-		a := s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
+		a := s.want(s.deleteCollection(query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
 		if got := a.names(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			s.errorf("the answer has %q, want %q", got, want)
 		}
 	}},
-	{"deletecollection/nothing", Required, concepts, "A deletion of a collection that selects nothing succeeds.", []need{verbs("deletecollection")}, func(s *session) {
-		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector())), 200)
+	{"deletecollection/nothing", Required, concepts, "A deletion of a collection that selects nothing succeeds.", []need{verbs("deletecollection"), confined}, func(s *session) {
+		s.apart()
+		s.want(s.deleteCollection(query("labelSelector", s.selector())), 200)
 	}},
-	{"deletecollection/finalizer", Required, finalizing, "A deletion of a collection waits for finalizers.", []need{verbs("create", "deletecollection")}, func(s *session) {
+	{"deletecollection/finalizer", Required, finalizing, "A deletion of a collection waits for finalizers.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
+		s.apart()
 		obj := s.create(finalized)
-		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
+		s.want(s.deleteCollection(query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
 		if s.get(obj).GetDeletionTimestamp() == nil {
 			s.errorf("the object has no deletionTimestamp")
 		}
 	}},
-	{"deletecollection/selector-malformed", Required, selecting, "A selector that is none is refused with 400, and nothing is deleted.", []need{verbs("create", "deletecollection")}, func(s *session) {
+	{"deletecollection/selector-malformed", Required, selecting, "A selector that is none is refused with 400, and nothing is deleted.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
+		s.apart()
 		obj := s.create()
-		s.refused(s.do("DELETE", s.collection(), query("labelSelector", s.selector()+",!!")), 400)
+		s.refused(s.deleteCollection(query("labelSelector", s.selector()+",!!")), 400)
 		s.get(obj)
 	}},
-	{"deletecollection/options", Required, concepts, "A deletion of a collection takes DeleteOptions in its body.", []need{verbs("create", "deletecollection")}, func(s *session) {
+	{"deletecollection/options", Required, concepts, "A deletion of a collection takes DeleteOptions in its body.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
+		s.apart()
 		obj := s.create()
-		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()), options(map[string]any{"dryRun": []any{"All"}})), 200)
+		s.want(s.deleteCollection(query("labelSelector", s.selector()), options(map[string]any{"dryRun": []any{"All"}})), 200)
 		s.get(obj)
 	}},
 }

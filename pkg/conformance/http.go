@@ -32,6 +32,13 @@ type request struct {
 	query  url.Values
 	header http.Header
 	body   []byte
+	to     endpoint
+}
+
+// endpoint is where requests go to.
+type endpoint struct {
+	client *http.Client
+	host   string
 }
 
 type option func(*request)
@@ -104,6 +111,9 @@ func jsonPatch(operations string) option { return text(typeJSONPatch, operations
 // as is another user, by impersonation.
 func as(user string) option { return header("Impersonate-User", user) }
 
+// at sends a request elsewhere than to kube-apiserver.
+func at(to endpoint) option { return func(r *request) { r.to = to } }
+
 // answer is that of a server.
 type answer struct {
 	Code    int
@@ -155,7 +165,7 @@ func (a *answer) names() []string {
 
 // open sends a request. The caller closes the body.
 func (s *session) open(ctx context.Context, method, path string, options ...option) (*http.Response, string) {
-	r := request{query: url.Values{}, header: http.Header{"Accept": {"application/json"}, "User-Agent": {"conformance/v1"}}}
+	r := request{query: url.Values{}, header: http.Header{"Accept": {"application/json"}, "User-Agent": {"conformance/v1"}}, to: s.r.kubeAPIServer}
 	for _, o := range options {
 		o(&r)
 	}
@@ -164,12 +174,12 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 		target += "?" + r.query.Encode()
 	}
 	line := method + " " + target
-	req, err := http.NewRequestWithContext(ctx, method, s.r.host+target, bytes.NewReader(r.body))
+	req, err := http.NewRequestWithContext(ctx, method, r.to.host+target, bytes.NewReader(r.body))
 	if err != nil {
 		s.fatalf("%s: %v", line, err)
 	}
 	req.Header = r.header
-	resp, err := s.r.client.Do(req)
+	resp, err := r.to.client.Do(req)
 	exchange := Exchange{Request: line, Body: cut(r.body)}
 	for _, name := range []string{"Accept", "Content-Type", "Impersonate-User"} {
 		if value := r.header.Get(name); value != "" && value != "application/json" {

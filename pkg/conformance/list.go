@@ -3,6 +3,8 @@
 package conformance
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,7 +84,7 @@ var listChecks = []Check{
 		for _, item := range s.want(s.do("GET", s.collectionIn(s.r.facts.gvr.Version, ""), query("labelSelector", s.selector())), 200).items() {
 			found = append(found, item.GetNamespace())
 		}
-		want := []string{s.r.namespace, namespace}
+		want := []string{s.namespace, namespace}
 		slices.Sort(want)
 		slices.Sort(found)
 		if !slices.Equal(found, want) {
@@ -206,7 +208,7 @@ var selectorChecks = []Check{
 		want := s.some(1)
 		all := s.collectionIn(s.r.facts.gvr.Version, "")
 		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!=default")), want)
-		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!="+s.r.namespace)), []string{})
+		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!="+s.namespace)), []string{})
 	}},
 	{"selectors/malformed", Required, selecting, "A label selector that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
 		s.refused(s.do("GET", s.collection(), query("labelSelector", "a in b")), 400)
@@ -222,7 +224,7 @@ var selectorChecks = []Check{
 	{"selectors/namespace", Required, concepts, "The field selector metadata.namespace selects by namespace.", []need{verbs("create", "list"), namespaced}, func(s *session) {
 		want := s.some(1)
 		all := s.collectionIn(s.r.facts.gvr.Version, "")
-		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace="+s.r.namespace)), want)
+		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace="+s.namespace)), want)
 		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace=default")), []string{})
 	}},
 	{"selectors/unknown-field", Required, concepts, "A field that cannot be selected by is refused with 400 that names it.", []need{verbs("list")}, func(s *session) {
@@ -241,6 +243,23 @@ func continued(list *unstructured.Unstructured) string {
 	return token
 }
 
+// aged is a token as it was at the first resourceVersion, if the token is one of k8s.io/apiserver.
+func (s *session) aged(token string) string {
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	fields := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	if _, ok := fields["rv"].(float64); err != nil || !ok || fields["v"] != "meta.k8s.io/v1" {
+		s.skipf("the token is not one of k8s.io/apiserver")
+	}
+	fields["rv"] = 1
+	if data, err = json.Marshal(fields); err != nil {
+		s.fatalf("%v", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
 var pageChecks = []Check{
 	{"pages/limit", Required, kep("365-paginated-lists"), "A list with a limit has that many elements, a token for the rest, and how many remain, if it says so.", []need{verbs("create", "list")}, func(s *session) {
 		want := s.some(5)
@@ -251,6 +270,21 @@ var pageChecks = []Check{
 		// With a label selector, servers do not count.
 		if remaining, ok, _ := unstructured.NestedInt64(list.Object, "metadata", "remainingItemCount"); ok && remaining != 3 {
 			s.errorf("remainingItemCount is %d, want 3 or none", remaining)
+		}
+	}},
+	{"pages/remaining", Recommended, kep("365-paginated-lists"), "Without selectors, remainingItemCount is how many elements are left.", []need{verbs("create", "list"), namespaced}, func(s *session) {
+		s.apart()
+		s.some(4)
+		for token, seen := "", 0; ; {
+			list := s.want(s.do("GET", s.collection(), query("limit", "2"), query("continue", token)), 200)
+			total := len(s.want(s.do("GET", s.collection()), 200).items()) // some kinds have objects in each new namespace
+			seen += len(list.items())
+			if remaining, _, _ := unstructured.NestedInt64(list.object().Object, "metadata", "remainingItemCount"); int(remaining) != total-seen {
+				s.errorf("after %d of %d elements, remainingItemCount is %d", seen, total, remaining)
+			}
+			if token = continued(list.object()); token == "" {
+				return
+			}
 		}
 	}},
 	{"pages/all", Required, kep("365-paginated-lists"), "The pages together are the list, and each has the same resourceVersion.", []need{verbs("create", "list")}, func(s *session) {
@@ -286,6 +320,34 @@ var pageChecks = []Check{
 	}},
 	{"pages/malformed-token", Required, kep("365-paginated-lists"), "A token that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
 		s.refused(s.list(query("limit", "2"), query("continue", "none")), 400)
+	}},
+	{"pages/foreign-token", Required, kep("365-paginated-lists"), "A token of another collection shows nothing but the collection of the request.", []need{verbs("create", "list"), namespaced}, func(s *session) {
+		s.some(3)
+		token := continued(s.want(s.list(query("limit", "1")), 200).object())
+		other := s.aNamespace()
+		a := s.want(s.do("GET", s.collectionIn(s.r.facts.gvr.Version, other), query("continue", token), query("labelSelector", s.selector())), 200, 400)
+		if a.Code == 200 && len(a.items()) > 0 {
+			s.errorf("in the namespace %s there is %q", other, a.names())
+		}
+	}},
+	{"pages/expired", Recommended, kep("365-paginated-lists"), "A token that is too old is refused with 410 Expired, and a token to go on with from now; while it is not, pages are of its time.", []need{verbs("create", "list")}, func(s *session) {
+		want := s.some(3)
+		token := continued(s.want(s.list(query("limit", "1")), 200).object())
+		old := s.aged(token)
+		a := s.want(s.list(query("limit", "5"), query("continue", old)), 200, 410)
+		if a.Code == 200 {
+			if got := a.names(); len(got) > 0 {
+				s.errorf("at the first resourceVersion there is %q", got)
+			}
+			return
+		}
+		status := s.refused(a, 410)
+		if status.Reason != metav1.StatusReasonExpired {
+			s.errorf("the reason is %q, want Expired", status.Reason)
+		}
+		if status.Continue != "" {
+			s.lists(s.list(query("limit", "5"), query("continue", status.Continue)), want[1:])
+		}
 	}},
 	{"pages/token-with-version", Required, concepts, "A token together with a resourceVersion is refused with 400.", []need{verbs("create", "list")}, func(s *session) {
 		s.some(3)

@@ -5,6 +5,7 @@ package conformance
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,17 @@ var patchChecks = []Check{
 		a := s.want(s.do("PATCH", s.path(obj), typed(typeStrategicPatch, metadata(map[string]any{"labels": map[string]any{"new": "yes"}}))), 200)
 		if a.object().GetLabels()["new"] != "yes" {
 			s.errorf("the labels are %v", a.object().GetLabels())
+		}
+	}},
+	{"patch/strategic-merges", Optional, conventions, "A strategic merge patch adds to a list that is merged, such as the finalizers, and deletes from it what the patch names.", []need{verbs("create", "patch")}, func(s *session) {
+		obj := s.create(finalized)
+		a := s.do("PATCH", s.path(obj), typed(typeStrategicPatch, metadata(map[string]any{"finalizers": []any{finalizer + "-2"}})))
+		if got := s.want(a, 200).object().GetFinalizers(); len(got) != 2 {
+			s.errorf("after one more the finalizers are %q, want two", got)
+		}
+		a = s.do("PATCH", s.path(obj), typed(typeStrategicPatch, metadata(map[string]any{"$deleteFromPrimitiveList/finalizers": []any{finalizer}})))
+		if got := s.want(a, 200).object().GetFinalizers(); len(got) != 1 || got[0] != finalizer+"-2" {
+			s.errorf("without the first the finalizers are %q, want the other", got)
 		}
 	}},
 	{"patch/unknown-type", Required, concepts, "A patch of an unknown type is refused with 415.", []need{verbs("create", "patch")}, func(s *session) {
@@ -125,6 +137,28 @@ func (s *session) apply(name, manager string, labels map[string]any, options ...
 		s.created(a)
 	}
 	return a
+}
+
+// shares applies an element of a list in the metadata as each of two managers. Both are there until one applies without its own.
+func (s *session) shares(field string, element func(manager string) any, read func(*unstructured.Unstructured) []string) {
+	name := s.name()
+	apply := func(manager string, elements ...any) []string {
+		applied := s.applied(name, map[string]any{})
+		if len(elements) > 0 {
+			_ = unstructured.SetNestedSlice(applied, elements, "metadata", field) // the path is there
+		}
+		a := s.want(s.do("PATCH", s.collection()+"/"+name, typed(typeApply, applied), query("fieldManager", manager)), 200, 201)
+		s.objects = append(s.objects, s.collection()+"/"+name)
+		return read(a.object())
+	}
+	first := apply("first", element("first"))
+	both := apply("second", element("second"))
+	if len(first) != 1 || len(both) != 2 || !slices.Contains(both, first[0]) {
+		s.fatalf("after one manager the elements are %q, after two %q", first, both)
+	}
+	if left := apply("first"); len(left) != 1 || left[0] == first[0] {
+		s.errorf("after the first left its own out, the elements are %q, want that of the second", left)
+	}
 }
 
 var applyChecks = []Check{
@@ -209,6 +243,20 @@ var applyChecks = []Check{
 			s.errorf("after both left it out, the labels are %v", obj.GetLabels())
 		}
 	}},
+	{"apply/list-set", Required, applying, "Each manager has its own elements in a list of the type set, such as the finalizers.", []need{verbs("create", "patch")}, func(s *session) {
+		s.shares("finalizers", func(manager string) any { return finalizer + "-" + manager }, func(obj *unstructured.Unstructured) []string { return obj.GetFinalizers() })
+	}},
+	{"apply/list-map", Required, applying, "Each manager has its own elements in a list of the type map, such as the owners.", []need{verbs("create", "patch")}, func(s *session) {
+		s.shares("ownerReferences", func(string) any {
+			owner := s.create() // one that the garbage collector finds
+			return map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID())}
+		}, func(obj *unstructured.Unstructured) (out []string) {
+			for _, owner := range obj.GetOwnerReferences() {
+				out = append(out, string(owner.UID))
+			}
+			return out
+		})
+	}},
 	{"apply/without-manager", Required, applying, "An apply without fieldManager is refused.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{}))), 400, 422)
@@ -250,11 +298,19 @@ var applyChecks = []Check{
 		applied["apiVersion"] = "another.example.com/v1"
 		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
 	}},
-	{"apply/unknown-field", Recommended, applying, "An apply with a field that the schema has not is refused.", []need{verbs("create", "patch")}, func(s *session) {
+	{"apply/unknown-field", Recommended, applying, "An apply with a field that the schema has not is refused with 400 or 422.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		applied := s.applied(obj.GetName(), map[string]any{})
 		applied["noSuchField"] = "x"
-		s.want(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers), query("fieldValidation", "Strict")), 400, 422, 500)
+		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers), query("fieldValidation", "Strict")), 400, 422)
+	}},
+	{"apply/wrong-type", Recommended, applying, "An apply with a field of a wrong type, or an element of a set twice, is refused with 400 or 422.", []need{verbs("create", "patch")}, func(s *session) {
+		obj := s.create()
+		for _, wrong := range []any{map[string]any{"a": "b"}, []any{finalizer, finalizer}} {
+			applied := s.applied(obj.GetName(), map[string]any{})
+			applied["metadata"].(map[string]any)["finalizers"] = wrong
+			s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400, 422)
+		}
 	}},
 	{"apply/uid", Required, applying, "An apply with another uid than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
@@ -325,9 +381,10 @@ var dryRunChecks = []Check{
 		s.want(s.do("DELETE", s.path(obj), query("dryRun", "All")), 200)
 		s.untouched(obj)
 	}},
-	{"dry-run/deletecollection", Required, concepts, "A dry run of a deletion of a collection deletes nothing.", []need{verbs("create", "deletecollection")}, func(s *session) {
+	{"dry-run/deletecollection", Required, concepts, "A dry run of a deletion of a collection deletes nothing.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
+		s.apart()
 		obj := s.create()
-		s.want(s.do("DELETE", s.collection(), query("labelSelector", s.selector()), query("dryRun", "All")), 200)
+		s.want(s.deleteCollection(query("labelSelector", s.selector()), query("dryRun", "All")), 200)
 		s.untouched(obj)
 	}},
 	{"dry-run/silent", Required, concepts, "A watch sees nothing of a dry run.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
@@ -407,9 +464,7 @@ var fieldValidationChecks = []Check{
 	{"field-validation/warn", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Warn an unknown field is dropped with a warning that names it.", []need{verbs("create")}, func(s *session) {
 		a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Warn")), 201)
 		obj := s.created(a)
-		if warning := strings.Join(a.Header.Values("Warning"), "; "); !strings.Contains(warning, "noSuchField") || !strings.HasPrefix(warning, "299 ") {
-			s.errorf("the warnings are %q, want one with code 299 and the field", warning)
-		}
+		s.warned(a, "noSuchField")
 		if _, ok := obj.Object["noSuchField"]; ok {
 			s.errorf("the field is stored")
 		}
@@ -561,6 +616,16 @@ var scaleChecks = []Check{
 		scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
 		if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != 2 {
 			s.errorf("there are %d replicas, want 2", n)
+		}
+	}},
+	{"scale/owned", Required, applying, "Who changes the scale owns the replicas, in an entry of the subresource.", []need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
+		obj := s.create()
+		s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": 3}}), query("fieldManager", "scaler")), 200)
+		entries := s.get(obj).GetManagedFields() // this one has no time
+		if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager == "scaler" && e.Subresource == "scale" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")
+		}) {
+			s.errorf("managedFields are %+v, want an entry of scaler for the subresource scale with the replicas", entries)
 		}
 	}},
 	{"scale/conflict", Required, concepts, "An update of the scale with an old resourceVersion is refused with 409.", []need{verbs("create", "patch"), subresource("scale")}, func(s *session) {

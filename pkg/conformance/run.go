@@ -18,13 +18,15 @@ import (
 
 // runner is a run at work.
 type runner struct {
-	target    *Target
-	facts     *facts
-	client    *http.Client
-	bare      *http.Client // without credentials
-	host      string
-	id        string
-	namespace string // empty if the resource is in none
+	target        *Target
+	facts         *facts
+	kubeAPIServer endpoint
+	server        endpoint // of target.Server
+	bare          endpoint // kube-apiserver, without credentials
+	webhooks      *webhooks
+	before        map[string]float64 // what the server used when the run began, by metric
+	id            string
+	namespace     string // empty if the resource is in none
 }
 
 // Run runs the checks as subtests. A failed check that is required or recommended fails the test; an optional one is only logged.
@@ -71,19 +73,17 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 	r := &runner{target: &target, id: rand.String(6)}
 	config := rest.CopyConfig(target.Config)
 	config.QPS, config.Timeout = -1, 0
-	if r.client, err = rest.HTTPClientFor(config); err != nil {
+	if r.kubeAPIServer, err = newEndpoint(config); err != nil {
 		return nil, err
 	}
-	// As http.Client would, it hides what the server answers.
-	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if target.Server != nil {
+		if r.server, err = newEndpoint(target.Server); err != nil {
+			return nil, err
+		}
+	}
 	if r.facts, err = discover(ctx, config, gvr, target.Sample.GetKind()); err != nil {
 		return nil, err
 	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, err
-	}
-	r.host = strings.TrimSuffix(base.String(), "/")
 	gvr = r.facts.gvr
 	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.facts.resource.Kind, Server: r.facts.serverVersion, Started: began.UTC().Truncate(time.Second)}
 	if target.Sample.GetKind() != report.Kind {
@@ -91,7 +91,7 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 	}
 	bare := rest.AnonymousClientConfig(config)
 	bare.WrapTransport = config.WrapTransport
-	if r.bare, err = rest.HTTPClientFor(bare); err != nil {
+	if r.bare, err = newEndpoint(bare); err != nil {
 		return nil, err
 	}
 	err = r.runAll(ctx, checks, report)
@@ -99,22 +99,49 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 	return report, err
 }
 
+// newEndpoint does not follow redirects, which would hide what the server answers.
+func newEndpoint(config *rest.Config) (endpoint, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return endpoint{}, err
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return endpoint{}, err
+	}
+	return endpoint{client, strings.TrimSuffix(base.String(), "/")}, nil
+}
+
 // runAll runs the checks, some at a time, and deletes what was made.
 func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) error {
-	setup := &session{ctx: ctx, r: r}
+	setup := &session{ctx: ctx, r: r, number: len(checks)}
 	defer func() {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), runCleanupTimeout)
 		defer cancel()
 		report.Left = append(report.Left, setup.cleanUp(cleanup)...)
 	}()
 	if r.facts.resource.Namespaced {
-		if messages, _ := setup.guarded(func(s *session) { r.namespace = s.aNamespace() }); len(messages) > 0 {
+		if messages, _ := setup.guarded((*session).apart); len(messages) > 0 {
 			return fmt.Errorf("create a namespace for the objects: %s", strings.Join(messages, "; "))
 		}
+		r.namespace = setup.namespace
 	}
 	if verbs("create")(r.facts, r.target) == "" {
 		if messages, _ := setup.guarded((*session).tryOut); len(messages) > 0 {
 			return fmt.Errorf("create an object like the sample: %s", strings.Join(messages, "; "))
+		}
+	}
+	if r.target.WebhookAddress != "" {
+		var err error
+		if r.webhooks, err = newWebhooks(r.target.WebhookAddress); err != nil {
+			return fmt.Errorf("listen for webhooks: %w", err)
+		}
+		defer r.webhooks.close()
+	}
+	if r.target.Server != nil {
+		if messages, _ := setup.guarded(func(s *session) { r.before = s.used() }); len(messages) > 0 {
+			return fmt.Errorf("read the metrics of the server: %s", strings.Join(messages, "; "))
 		}
 	}
 	var selected []Check
@@ -129,6 +156,9 @@ func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) err
 	var group sync.WaitGroup
 	var told sync.Mutex
 	for i, c := range selected {
+		if c.Area() == leaks && i > 0 && selected[i-1].Area() != leaks {
+			group.Wait() // these are about what the others left in the server
+		}
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
@@ -172,7 +202,7 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	began := time.Now()
 	limited, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout, fmt.Errorf("the check took longer than %s", r.target.CheckTimeout))
 	defer cancel()
-	s := &session{ctx: limited, r: r, check: c, number: number}
+	s := &session{ctx: limited, r: r, check: c, number: number, namespace: r.namespace}
 	messages, reason := s.guarded(c.run)
 	result.Seconds = time.Since(began).Seconds()
 	switch {

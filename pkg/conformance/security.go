@@ -398,22 +398,7 @@ var securityChecks = []Check{
 
 // asToken sends a request through kube-apiserver with a token in the place of the target's own credentials.
 func (s *session) asToken(token, path string, options ...option) *answer {
-	r := request{query: url.Values{}, header: http.Header{"Authorization": {"Bearer " + token}}}
-	for _, o := range options {
-		o(&r)
-	}
-	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.r.host+path, nil)
-	if err != nil {
-		s.fatalf("%v", err)
-	}
-	req.Header = r.header
-	resp, err := s.r.bare.Do(req)
-	if err != nil {
-		s.fatalf("GET %s with a token: %v", path, err)
-	}
-	defer resp.Body.Close()
-	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came is judged
-	return &answer{Code: resp.StatusCode, Header: resp.Header, Body: data, request: "GET " + path, s: s}
+	return s.do("GET", path, append(options, at(s.r.bare), header("Authorization", "Bearer "+token))...)
 }
 
 // noHandshake ends the check if the server agrees to a weaker TLS.

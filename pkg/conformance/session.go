@@ -34,7 +34,9 @@ type session struct {
 	exchanges  []Exchange
 	objects    []string // paths of what was created
 	namespaces []string
-	watches    []*watcher
+	// namespace is that of the run, or apart the check's own; empty if the resource is in none.
+	namespace string
+	watches   []*watcher
 }
 
 // ended is what a check panics with to end early.
@@ -84,7 +86,7 @@ func (s *session) collectionIn(version, namespace string) string {
 
 // collection is the path of the resource, in the namespace of the run.
 func (s *session) collection() string {
-	return s.collectionIn(s.r.facts.gvr.Version, s.r.namespace)
+	return s.collectionIn(s.r.facts.gvr.Version, s.namespace)
 }
 
 // path is that of an object.
@@ -105,7 +107,7 @@ func (s *session) object() *unstructured.Unstructured {
 	}
 	unstructured.RemoveNestedField(obj.Object, "status")
 	obj.SetName(s.name())
-	obj.SetNamespace(s.r.namespace)
+	obj.SetNamespace(s.namespace)
 	labels := maps.Clone(obj.GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -226,6 +228,22 @@ func (s *session) aNamespace() string {
 	name := a.object().GetName()
 	s.namespaces = append(s.namespaces, name)
 	return name
+}
+
+// apart moves the check to a namespace of its own, where it may delete the collection: a server that ignores selectors must not delete
+// the objects of other checks, let alone those of others in the cluster.
+func (s *session) apart() {
+	if s.r.facts.resource.Namespaced {
+		s.namespace = s.aNamespace()
+	}
+}
+
+// deleteCollection deletes it, in a check that needs its verb and confined.
+func (s *session) deleteCollection(options ...option) *answer {
+	if s.namespace == s.r.namespace && !s.r.target.AllowDisruptive {
+		panic("conformance: a check deletes a collection that is not its own")
+	}
+	return s.do("DELETE", s.collection(), options...)
 }
 
 // content is what an object says beyond its metadata.

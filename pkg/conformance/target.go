@@ -35,6 +35,17 @@ type Target struct {
 	Invalid map[string]any
 	// Status is one of the subresource status. With it, nobody else may write the status of the objects meanwhile.
 	Status map[string]any
+	// AllowDisruptive is for clusters that are thrown away: checks that would harm others if the server failed them.
+	AllowDisruptive bool
+	// Server is the server's own port, for a user who may read /metrics and the health endpoints; that of kube-apiserver for what it serves
+	// itself. Without it, and without each of the following, the checks that need it are skipped.
+	Server *rest.Config
+	// AuditLog is the file that the server writes audit events to, by a policy that has at least the metadata of all requests about the resource.
+	AuditLog string
+	// WebhookAddress is the HOST:PORT at which the run serves admission webhooks, and the server reaches them. The port may be 0, for any.
+	WebhookAddress string
+	// Kubectl is the command with its flags for the same cluster and user: kubectl --kubeconfig=FILE.
+	Kubectl []string
 	// Direct is the server's own port, for ExecuteSecurity.
 	Direct *Direct
 	// Only are the ids or the areas of the checks that are run. Default: all.

@@ -188,6 +188,20 @@ var watchChecks = []Check{
 			}
 		}
 	}},
+	{"watch/too-old", Required, concepts, "A watch from a resourceVersion that the server forgot ends with 410 Expired; it never leaves out what came in between.", []need{verbs("create", "list", "watch")}, func(s *session) {
+		want := s.create()
+		w := s.watch(s.collection(), query("labelSelector", s.selector()), query("resourceVersion", "1"))
+		e := w.next()
+		if e.Type == "ERROR" {
+			if code, reason := e.Object["code"], e.Object["reason"]; code != int64(410) || reason != "Expired" && reason != "Gone" {
+				s.errorf("got %s with the reason %v, want 410 Expired", e, reason)
+			}
+			return
+		}
+		if e.Type != "ADDED" || e.object().GetName() != want.GetName() {
+			s.errorf("got %s, want ADDED %s or the error 410", e, want.GetName())
+		}
+	}},
 	{"watch/malformed-version", Recommended, concepts, "A watch from a resourceVersion that is none is refused with 400 or 422.", []need{verbs("watch")}, func(s *session) {
 		s.refused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"), query("timeoutSeconds", "2")), 400, 422)
 	}},
@@ -203,7 +217,7 @@ var watchChecks = []Check{
 	}},
 	{"watch/deprecated-path", Optional, concepts, "The old path of a watch is served.", []need{verbs("create", "watch"), namespaced}, func(s *session) {
 		obj := s.create()
-		path := s.groupPath(s.r.facts.gvr.Version) + "/watch/namespaces/" + s.r.namespace + "/" + s.r.facts.gvr.Resource
+		path := s.groupPath(s.r.facts.gvr.Version) + "/watch/namespaces/" + s.namespace + "/" + s.r.facts.gvr.Resource
 		s.watch(path, query("labelSelector", s.selector()), query("timeoutSeconds", "5")).expect("ADDED", obj.GetName())
 	}},
 }

@@ -80,10 +80,10 @@ var nameChecks = []Check{
 		obj := s.object()
 		obj.SetNamespace("")
 		made := s.want(s.do("POST", s.collection(), body(obj)), 201).object()
-		if made.GetNamespace() != s.r.namespace {
-			s.errorf("got the namespace %q, want %q", made.GetNamespace(), s.r.namespace)
+		if made.GetNamespace() != s.namespace {
+			s.errorf("got the namespace %q, want %q", made.GetNamespace(), s.namespace)
 		}
-		made.SetNamespace(s.r.namespace)
+		made.SetNamespace(s.namespace)
 		s.objects = append(s.objects, s.path(made))
 	}},
 	{"names/namespace-missing", Required, concepts, "An object in a namespace that does not exist is refused with 404.", []need{verbs("create"), namespaced}, func(s *session) {
@@ -204,6 +204,10 @@ var createChecks = []Check{
 	{"create/field-manager", Required, applying, "fieldManager names the manager.", []need{verbs("create")}, func(s *session) {
 		obj := s.created(s.want(s.do("POST", s.collection(), body(s.object()), query("fieldManager", "somebody")), 201))
 		s.managed(obj, "somebody", "Update")
+	}},
+	{"create/field-manager-of-client", Required, applying, "Without fieldManager, the manager is the User-Agent up to the first slash.", []need{verbs("create")}, func(s *session) {
+		a := s.want(s.do("POST", s.collection(), body(s.object()), header("User-Agent", "some-client/v1.2 (linux) more/3")), 201)
+		s.managed(s.created(a), "some-client", "Update")
 	}},
 	{"create/field-manager-long", Recommended, applying, "A fieldManager of more than 128 characters is refused.", []need{verbs("create")}, func(s *session) {
 		s.refused(s.do("POST", s.collection(), body(s.object()), query("fieldManager", strings.Repeat("x", 129))), 400, 422)

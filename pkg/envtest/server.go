@@ -164,6 +164,13 @@ func (s *Server) Config(e *Environment) *rest.Config {
 	}
 }
 
+// ConfigAs is Config with the client certificate of a user of kube-apiserver.
+func (s *Server) ConfigAs(e *Environment, user *rest.Config) *rest.Config {
+	config := s.Config(e)
+	config.CertFile, config.KeyFile = user.CertFile, user.KeyFile
+	return config
+}
+
 // Client returns an HTTP client without credentials for the server's own port.
 func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTPClientFor(s.Config(e)) }
 

@@ -12,6 +12,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // New starts an environment for a test and stops it at its end. When the test fails, or a process died, the ends of the
@@ -83,4 +90,56 @@ func (e *Environment) Eventually(t testing.TB, what string, timeout time.Duratio
 	if err := eventually(e.ctx, what, timeout, check); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
+const Patience = time.Minute
+
+// Admin is AdminConfig for a test, which fails without it.
+func (e *Environment) Admin(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// Client is AdminClient for a test, which fails without it.
+func (e *Environment) Client(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	client, err := e.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// User makes a user who has the rights and no others, and returns its client configuration. Another user of the same name gets them too.
+func (e *Environment) User(t testing.TB, name string, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	if err := e.Grant(t.Context(), name, rules...); err != nil {
+		t.Fatal(err)
+	}
+	config, err := e.Config(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// NewNamespace makes a namespace, and deletes it at the end of the test.
+func (e *Environment) NewNamespace(t testing.TB) string {
+	t.Helper()
+	namespaces := e.Client(t).CoreV1().Namespaces()
+	ns, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := namespaces.Delete(context.WithoutCancel(t.Context()), ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("delete namespace: %v", err)
+		}
+	})
+	return ns.Name
 }

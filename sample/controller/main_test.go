@@ -31,9 +31,6 @@ import (
 // asController makes the test binary the controller, so that it runs as a process of its own.
 const asController = "WIDGET_CONTROLLER_TEST"
 
-// patience is how long a condition may take to come true on a busy machine.
-const patience = time.Minute
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asController) != "" {
 		main()
@@ -141,7 +138,7 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	stop := start(t, kubeconfig)
 	follow := func(when string, want int32) {
 		t.Helper()
-		e.Eventually(t, "the status "+when, patience, func(ctx context.Context) error { return ready(ctx, admin, w, want) })
+		e.Eventually(t, "the status "+when, envtest.Patience, func(ctx context.Context) error { return ready(ctx, admin, w, want) })
 	}
 	follow("of a widget from before", 2)
 	// As kubectl scale and the HorizontalPodAutoscaler do.
@@ -164,12 +161,12 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a write after the restart of our server", patience, func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 4) })
+	e.Eventually(t, "a write after the restart of our server", envtest.Patience, func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 4) })
 	follow("after a restart of our server", 4)
 	if err := e.RestartKubeAPIServer(t.Context(), e.KubeAPIServers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a write after the restart of kube-apiserver", patience, func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 5) })
+	e.Eventually(t, "a write after the restart of kube-apiserver", envtest.Patience, func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 5) })
 	follow("after a restart of kube-apiserver", 5)
 	stop()
 }
@@ -210,8 +207,8 @@ func start(t *testing.T, kubeconfig string) (stop func()) {
 			if ended != nil {
 				t.Errorf("the controller after SIGTERM: %v, want exit code 0", ended)
 			}
-		case <-time.After(patience):
-			t.Errorf("the controller still runs %s after SIGTERM", patience)
+		case <-time.After(envtest.Patience):
+			t.Errorf("the controller still runs %s after SIGTERM", envtest.Patience)
 		}
 	}
 }

@@ -6,16 +6,21 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"encoding/pem"
 	"flag"
 	"io"
+	"log"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,16 +36,24 @@ type fault struct {
 	response func(*http.Request, *http.Response)
 	// instead answers in the place of the server, if it returns something.
 	instead func(*http.Request, http.RoundTripper) *http.Response
+	// fresh makes the fault for a run, if it has a memory.
+	fresh func() fault
+	// everywhere is for requests about other APIs, too.
+	everywhere bool
 }
+
+// ours are the beginnings of the paths that faults are about. Other APIs are those of namespaces, rights and policies.
+var ours = []string{"/apis/fixture.example.com/", "/openapi/", "/metrics", "/livez", "/readyz"}
 
 type faulty struct {
 	fault
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. Requests about other APIs, such as those for namespaces and policies, are left alone.
+// RoundTrip implements http.RoundTripper.
 func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !strings.HasPrefix(req.URL.Path, "/apis/fixture.example.com/") && !strings.HasPrefix(req.URL.Path, "/openapi/") && req.URL.Path != "/apis" {
+	about := req.URL.Path == "/apis" || slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(req.URL.Path, prefix) })
+	if !about && !f.everywhere {
 		return f.next.RoundTrip(req)
 	}
 	sent := req.Clone(req.Context())
@@ -495,11 +508,88 @@ var faults = map[string]fault{
 		}
 	})},
 	"a body in other words": {response: func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") }},
+	"no admission": {everywhere: true, instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
+		if req.Method != http.MethodPost || !strings.HasPrefix(req.URL.Path, "/apis/admissionregistration.k8s.io/") {
+			return nil
+		}
+		return answer(req, http.StatusCreated, content(&req.Body))
+	}},
+	"webhooks fail closed always": onWebhook("failurePolicy", "Fail"),
+	"webhooks fail open always":   onWebhook("failurePolicy", "Ignore"),
+	"webhooks see one version":    onWebhook("matchPolicy", "Exact"),
+	"webhooks are asked about the object": {everywhere: true, request: onBody(func(req *http.Request, obj map[string]any) {
+		onWebhooks(req, obj, func(hook map[string]any) {
+			rule := hook["rules"].([]any)[0].(map[string]any)
+			rule["resources"] = append(rule["resources"].([]any), "engines")
+		})
+	})},
+	"no health": refusesQuery(func(req *http.Request) bool { return req.URL.Path == "/livez" || req.URL.Path == "/readyz" }),
+	"no metrics of its own": {response: onMetrics(func(_ int64, line string) string {
+		return map[bool]string{true: "# " + line, false: line}[strings.HasPrefix(line, "apiserver_")]
+	})},
+	"everything leaks": {fresh: func() fault {
+		return fault{response: onMetrics(func(n int64, line string) string {
+			for _, name := range []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "apiserver_longrunning_requests"} {
+				if n > 1 && strings.HasPrefix(line, "# TYPE "+name+" ") {
+					return line + "\n" + name + `{group="fixture.example.com",version="v1",resource="engines",verb="WATCH",leaked="yes"} 1e12`
+				}
+			}
+			return line
+		})}
+	}},
+	"other audit IDs": {response: func(_ *http.Request, resp *http.Response) { resp.Header.Set("Audit-Id", "another") }},
+	"events of the past are wrong": events(func(_ int, event map[string]any) []map[string]any {
+		switch event["type"] {
+		case "ERROR":
+			event["object"] = map[string]any{"kind": "Status", "code": 500, "reason": "InternalError"}
+		case "ADDED": // a server that remembers all
+			event["type"] = "MODIFIED"
+		}
+		return []map[string]any{event}
+	}),
+	"tokens of all namespaces": {request: func(req *http.Request) {
+		if req.URL.Query().Get("continue") != "" {
+			req.URL.Path = "/apis/fixture.example.com/v1/engines"
+		}
+	}},
+	"clients are anonymous": {request: func(req *http.Request) { req.Header.Set("User-Agent", "proxy/v1") }},
 	"reads of yesterday": {request: func(req *http.Request) {
 		if req.Method == http.MethodGet && req.URL.Query().Get("watch") == "" {
 			stale(req)
 		}
 	}},
+}
+
+// onWebhooks changes the webhooks of a configuration.
+func onWebhooks(req *http.Request, obj map[string]any, change func(map[string]any)) {
+	if hooks, ok := obj["webhooks"].([]any); ok && strings.Contains(req.URL.Path, "webhookconfigurations") {
+		for _, hook := range hooks {
+			change(hook.(map[string]any))
+		}
+	}
+}
+
+func onWebhook(field, value string) fault {
+	return fault{everywhere: true, request: onBody(func(req *http.Request, obj map[string]any) {
+		onWebhooks(req, obj, func(hook map[string]any) { hook[field] = value })
+	})}
+}
+
+// onMetrics changes the lines of metrics; n counts the answers.
+func onMetrics(change func(n int64, line string) string) func(*http.Request, *http.Response) {
+	var answers atomic.Int64
+	return func(req *http.Request, resp *http.Response) {
+		if req.URL.Path != "/metrics" {
+			return
+		}
+		n, out := answers.Add(1), []string{}
+		for line := range strings.Lines(string(content(&resp.Body))) {
+			out = append(out, change(n, strings.TrimSuffix(line, "\n")))
+		}
+		data := []byte(strings.Join(out, "\n") + "\n")
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+		resp.Header.Del("Content-Length")
+	}
 }
 
 // refusesQuery answers 400 to some requests.
@@ -581,13 +671,11 @@ var matrixFile = filepath.Join("testdata", "faults.json")
 
 // TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it finds.
 func TestEachCheckFails(t *testing.T) {
-	e := envtest.New(t, envtest.Options{})
-	config, err := e.AdminConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	target := one(t, config, "engines.v1.fixture.example.com")
-	target.CheckTimeout = 10 * time.Second
+	options, logs := audited(t)
+	e := envtest.New(t, options)
+	target := one(t, nil, "engines.v1.fixture.example.com")
+	complete(t, e, &target, nil, logs)
+	target.CheckTimeout = 6 * time.Second
 	finds, without := matrix(t)
 	if *update && len(without) > 0 {
 		target := target
@@ -658,9 +746,42 @@ func one(t *testing.T, config *rest.Config, resource string) conformance.Target 
 // with runs the checks with a fault.
 func with(t *testing.T, target conformance.Target, name string) (*conformance.Report, error) {
 	t.Helper()
-	target.Config = rest.CopyConfig(target.Config)
-	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{faults[name], next} })
+	f := faults[name]
+	if f.fresh != nil {
+		f = f.fresh()
+	}
+	for _, config := range []**rest.Config{&target.Config, &target.Server} {
+		*config = rest.CopyConfig(*config)
+		(*config).Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{f, next} })
+	}
+	target.Kubectl = []string{target.Kubectl[0], "--cache-dir=" + t.TempDir()}
+	target.Kubectl = append(target.Kubectl, through(t, target.Config)...)
 	return conformance.Execute(t.Context(), target)
+}
+
+// through serves a kube-apiserver as a user reaches it, faults included, and returns the flags of kubectl for it.
+func through(t *testing.T, config *rest.Config) []string {
+	t.Helper()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+	})
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.CloseClientConnections)
+	t.Cleanup(server.Close)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--server=" + server.URL, "--certificate-authority=" + ca, "--kubeconfig=" + os.DevNull}
 }
 
 // writeMatrix tries each fault with the checks of the target, and adds what they find.

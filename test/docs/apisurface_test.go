@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"example.com/extension-apiserver/pkg/conformance"
 )
 
 // TestAPISurface: docs/api-surface.md and SECURITY.md promise nothing that no test shows, and the first leaves out none of the
@@ -68,8 +70,17 @@ func TestAPISurface(t *testing.T) {
 	for _, name := range sets.List(protecting.Difference(all)) {
 		t.Errorf("SECURITY.md names %s: got no such test", name)
 	}
-	// What kubectl and a user with a role see is told by the rows of the single behaviours.
-	for _, name := range sets.List(ofAPI.Difference(named).Delete("TestEngineKubectl", "TestEngineKubectlWatch", "TestEngineAccess")) {
+	checks := sets.New[string]()
+	for _, check := range conformance.Checks() {
+		checks.Insert(check.ID, check.Area()+"/*")
+	}
+	for _, match := range regexp.MustCompile("`([a-z-]+/(?:[a-z-]+|\\*))`").FindAllStringSubmatch(string(page)+string(security), -1) {
+		area, _, _ := strings.Cut(match[1], "/")
+		if !checks.Has(match[1]) && checks.Has(area+"/*") {
+			t.Errorf("docs/api-surface.md or SECURITY.md names %s: got no such check of pkg/conformance", match[1])
+		}
+	}
+	for _, name := range sets.List(ofAPI.Difference(named)) {
 		t.Errorf("docs/api-surface.md does not name %s", name)
 	}
 }

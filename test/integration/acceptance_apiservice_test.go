@@ -42,7 +42,7 @@ func TestAggregator(t *testing.T) {
 // testRegistration takes the APIService through the verbs that a client has for it, to its deletion and back.
 func testRegistration(t *testing.T, e *envtest.Environment) {
 	services := apiServices(t, e)
-	items := itemCase.client(t, adminConfig(t, e), "")
+	items := itemCase.client(t, e.Admin(t), "")
 	created, err := items.Create(t.Context(), itemCase.object(t, "g"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -57,24 +57,24 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, selected); err != nil {
 		t.Fatalf("delete the collection: %v", err)
 	}
-	e.Eventually(t, "the APIService to be gone", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the APIService to be gone", envtest.Patience, func(ctx context.Context) error {
 		list, err := services.List(ctx, selected)
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("there are %d", len(list.Items))
 		}
 		return err
 	})
-	e.Eventually(t, "the API to be gone from the cluster", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the API to be gone from the cluster", envtest.Patience, func(ctx context.Context) error {
 		if _, err := items.Get(ctx, "g", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("get is not answered with NotFound"), err)
 		}
 		for _, gv := range install.GroupVersions {
-			_, err := openapi3.NewRoot(adminClient(t, e).Discovery().OpenAPIV3()).GVSpec(gv)
+			_, err := openapi3.NewRoot(e.Client(t).Discovery().OpenAPIV3()).GVSpec(gv)
 			if _, ok := errors.AsType[*openapi3.GroupVersionNotFoundError](err); !ok {
 				return errors.Join(fmt.Errorf("OpenAPI v3 still has %s", gv), err)
 			}
 		}
-		groups, err := adminClient(t, e).Discovery().ServerGroups()
+		groups, err := e.Client(t).Discovery().ServerGroups()
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 // it and reads it again.
 func describedAndBack(t *testing.T, e *envtest.Environment, gv schema.GroupVersion) {
 	t.Helper()
-	spec, err := openapi3.NewRoot(adminClient(t, e).Discovery().OpenAPIV3()).GVSpec(gv)
+	spec, err := openapi3.NewRoot(e.Client(t).Discovery().OpenAPIV3()).GVSpec(gv)
 	if err != nil {
 		t.Fatalf("OpenAPI v3 of %s: %v", gv, err)
 	}
@@ -188,7 +188,7 @@ func describedAndBack(t *testing.T, e *envtest.Environment, gv schema.GroupVersi
 
 func apiServices(t *testing.T, e *envtest.Environment) apiregistration.APIServiceInterface {
 	t.Helper()
-	client, err := apiregistration.NewForConfig(adminConfig(t, e))
+	client, err := apiregistration.NewForConfig(e.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func available(service *apiregistrationv1.APIService) *apiregistrationv1.APIServ
 // undiscovered returns the versions whose discovery kube-apiserver could not read.
 func undiscovered(t *testing.T, e *envtest.Environment) (map[schema.GroupVersion]bool, error) {
 	t.Helper()
-	_, _, err := adminClient(t, e).Discovery().ServerGroupsAndResources()
+	_, _, err := e.Client(t).Discovery().ServerGroupsAndResources()
 	failed := map[schema.GroupVersion]bool{}
 	if partial, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok {
 		for gv := range partial.Groups {

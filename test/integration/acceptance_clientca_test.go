@@ -26,9 +26,9 @@ import (
 // testClientCAs: our server asks for certificates of the same CAs as kube-apiserver does, and follows when those are
 // replaced, without a restart. It keeps the old ones, as the ConfigMap does: kube-apiserver takes none out before it expires.
 func testClientCAs(t *testing.T, e *envtest.Environment) {
-	kube, ours := adminConfig(t, e), e.Servers[0].Config(e)
+	kube, ours := e.Admin(t), e.Servers[0].Config(e)
 	var before []string
-	e.Eventually(t, "the same CA names at both", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the same CA names at both", envtest.Patience, func(ctx context.Context) error {
 		var err error
 		if before, err = requestedCAs(ctx, kube); err != nil || len(before) == 0 {
 			return errors.Join(err, fmt.Errorf("kube-apiserver asks for %q", before))
@@ -55,7 +55,7 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		}
 	}
 	slices.Sort(after)
-	e.Eventually(t, "kube-apiserver to ask for the new CAs only", patience, func(ctx context.Context) error {
+	e.Eventually(t, "kube-apiserver to ask for the new CAs only", envtest.Patience, func(ctx context.Context) error {
 		got, err := requestedCAs(ctx, kube)
 		slices.Sort(got)
 		if diff := cmp.Diff(after, got); diff != "" {
@@ -64,7 +64,7 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		return err
 	})
 	union := slices.Sorted(slices.Values(slices.Concat(before, after)))
-	e.Eventually(t, "our server to ask for the old and the new CAs", patience, func(ctx context.Context) error {
+	e.Eventually(t, "our server to ask for the old and the new CAs", envtest.Patience, func(ctx context.Context) error {
 		got, err := requestedCAs(ctx, ours)
 		slices.Sort(got)
 		if diff := cmp.Diff(union, got); diff != "" {

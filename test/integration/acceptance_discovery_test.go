@@ -51,7 +51,7 @@ func TestDirectDiscovery(t *testing.T) {
 		t.Errorf("GET /apis/%s (-want +got):\n%s", group, diff)
 	}
 
-	_, everything, err := adminClient(t, shared).Discovery().ServerGroupsAndResources()
+	_, everything, err := shared.Client(t).Discovery().ServerGroupsAndResources()
 	if err != nil {
 		t.Fatalf("discovery of the whole cluster: %v", err)
 	}
@@ -106,7 +106,7 @@ func TestDiscoveryETag(t *testing.T) {
 		headers http.Header
 	}{
 		"our server":     {direct, asks},
-		"kube-apiserver": {adminConfig(t, shared), nil},
+		"kube-apiserver": {shared.Admin(t), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := rest.HTTPClientFor(tc.config)

@@ -91,7 +91,7 @@ func TestFrontProxy(t *testing.T) {
 					},
 				})
 			}
-			e.Eventually(t, "one check for each request", patience, func(context.Context) error {
+			e.Eventually(t, "one check for each request", envtest.Patience, func(context.Context) error {
 				got, err := auditedChecks(log, want.Username)
 				if diff := cmp.Diff(checks, got); err == nil && len(got) >= len(checks) && diff != "" {
 					t.Fatalf("authorization checks for the user (-want +got):\n%s", diff)
@@ -108,8 +108,8 @@ func TestFrontProxy(t *testing.T) {
 // with its token.
 func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.Config) {
 	t.Helper()
-	admin := adminClient(t, e)
-	account, err := admin.CoreV1().ServiceAccounts(newNamespace(t, e)).
+	admin := e.Client(t)
+	account, err := admin.CoreV1().ServiceAccounts(e.NewNamespace(t)).
 		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -136,14 +136,14 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(adminConfig(t, e))
+	config := rest.AnonymousClientConfig(e.Admin(t))
 	config.BearerToken = token
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Asked of kube-apiserver, which would refuse the request itself until it knows of the binding.
-	e.Eventually(t, "the rights of the robot", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the rights of the robot", envtest.Patience, func(ctx context.Context) error {
 		for _, rule := range role.Rules {
 			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{

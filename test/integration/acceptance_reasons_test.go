@@ -29,7 +29,7 @@ import (
 // testReasons breaks a registration in each way that the condition Available has a reason for, and reads what a person
 // reads: reason and message. A broken registration harms nobody but itself, and is forgotten when it is deleted.
 func testReasons(t *testing.T, e *envtest.Environment) {
-	namespace := newNamespace(t, e)
+	namespace := e.NewNamespace(t)
 	services := apiServices(t, e)
 	foreign, err := certs.NewCA(certs.CAOptions{Name: "serving-ca", Usage: x509.ExtKeyUsageServerAuth})
 	if err != nil {
@@ -82,7 +82,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 			// Discovery is remembered for each Service: with ours behind it, that of the version is fresh, and empty.
 			undiscoverable[tc.gv] = tc.service.Name != envtest.ServiceName
 			want := regexp.MustCompile("^" + regexp.MustCompile(`"NS"`).ReplaceAllString(tc.message, strconv.Quote(namespace)) + "$")
-			e.Eventually(t, "the reason "+tc.reason, patience, func(ctx context.Context) error {
+			e.Eventually(t, "the reason "+tc.reason, envtest.Patience, func(ctx context.Context) error {
 				got, err := services.Get(ctx, service, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -92,14 +92,14 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 				}
 				return nil
 			})
-			_, err := adminClient(t, e).CoreV1().RESTClient().Get().AbsPath("/apis/" + tc.gv.String() + "/things").DoRaw(t.Context())
+			_, err := e.Client(t).CoreV1().RESTClient().Get().AbsPath("/apis/" + tc.gv.String() + "/things").DoRaw(t.Context())
 			if !apierrors.IsServiceUnavailable(err) {
 				t.Errorf("request to an API that is not available: %v, want ServiceUnavailable", err)
 			}
 		})
 	}
 
-	e.Eventually(t, "discovery that lists the broken versions and no others", patience, func(context.Context) error {
+	e.Eventually(t, "discovery that lists the broken versions and no others", envtest.Patience, func(context.Context) error {
 		failed, err := undiscovered(t, e)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 		}
 		return nil
 	})
-	if _, err := itemCase.client(t, adminConfig(t, e), "").List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := itemCase.client(t, e.Admin(t), "").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list of our own kind beside broken registrations: %v", err)
 	}
 	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=throwaway"}); err != nil {
@@ -122,8 +122,8 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 // discoveryHeals waits until the discovery of the whole cluster has no error.
 func discoveryHeals(t *testing.T, e *envtest.Environment) {
 	t.Helper()
-	e.Eventually(t, "discovery without an error", patience, func(context.Context) error {
-		_, _, err := adminClient(t, e).Discovery().ServerGroupsAndResources()
+	e.Eventually(t, "discovery without an error", envtest.Patience, func(context.Context) error {
+		_, _, err := e.Client(t).Discovery().ServerGroupsAndResources()
 		return err
 	})
 }
@@ -145,7 +145,7 @@ func register(t *testing.T, e *envtest.Environment, gv schema.GroupVersion, serv
 
 func newService(t *testing.T, e *envtest.Environment, namespace string, service corev1.Service) {
 	t.Helper()
-	if _, err := adminClient(t, e).CoreV1().Services(namespace).Create(t.Context(), &service, metav1.CreateOptions{}); err != nil {
+	if _, err := e.Client(t).CoreV1().Services(namespace).Create(t.Context(), &service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,7 +159,7 @@ func newSlice(t *testing.T, e *envtest.Environment, namespace, service, portName
 		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: new(int32(443))}},
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.130.0.99"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}
-	if _, err := adminClient(t, e).DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+	if _, err := e.Client(t).DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -32,7 +32,7 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { target.Add(1) }))
 	t.Cleanup(elsewhere.Close)
 	gv := schema.GroupVersion{Group: "redirect.throwaway.example.org", Version: "v1"}
-	namespace := newNamespace(t, e)
+	namespace := e.NewNamespace(t)
 	backend, ca := newBackend(t, e, certs.Service{Name: "redirect", Namespace: namespace}, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/go") {
 			http.Redirect(w, r, elsewhere.URL+"/target", http.StatusMovedPermanently)
@@ -44,7 +44,7 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 	})
 	port := int32(backend.Listener.Addr().(*net.TCPAddr).Port) //nolint:gosec // a port fits
 	name := register(t, e, gv, apiregistrationv1.ServiceReference{Namespace: namespace, Name: "redirect", Port: &port}, ca)
-	e.Eventually(t, "the backend to be available", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the backend to be available", envtest.Patience, func(ctx context.Context) error {
 		service, err := apiServices(t, e).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 		return nil
 	})
 
-	config := adminConfig(t, e)
+	config := e.Admin(t)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 		}
 		return resp.StatusCode, string(body)
 	}
-	e.Eventually(t, "an answer of the backend", patience, func(context.Context) error {
+	e.Eventually(t, "an answer of the backend", envtest.Patience, func(context.Context) error {
 		if status, body := get("/stay"); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}

@@ -63,11 +63,11 @@ rules:
 // testAudit: what our server logs says who did what with which result, under the ID by which the client and kube-apiserver
 // know the request.
 func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
-	config := adminConfig(t, e)
+	config := e.Admin(t)
 	// kube-apiserver resolves impersonation: to our server this is simply the user.
 	config.Impersonate = rest.ImpersonationConfig{UserName: uniqueName(t), UID: "77", Groups: []string{"system:masters"}, Extra: map[string][]string{"scope": {"all"}}}
 	ids := auditIDs(config)
-	namespace, name := newNamespace(t, e), uniqueName(t)
+	namespace, name := e.NewNamespace(t), uniqueName(t)
 	client, obj := k.client(t, config, namespace), k.object(t, name)
 	created, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
 	if err != nil {
@@ -141,7 +141,7 @@ func auditIDs(config *rest.Config) *[]string {
 func eventsOf(t *testing.T, e *envtest.Environment, log string, ids []string) []*auditv1.Event {
 	t.Helper()
 	events := make([]*auditv1.Event, len(ids))
-	e.Eventually(t, "the event of the last request", patience, func(context.Context) error {
+	e.Eventually(t, "the event of the last request", envtest.Patience, func(context.Context) error {
 		data, err := os.ReadFile(log)
 		if err != nil {
 			return err

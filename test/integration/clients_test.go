@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,12 +31,12 @@ import (
 // TestEngineByMetadata: a client that knows no kind reads, watches, patches and deletes by metadata alone, as the
 // garbage collector and the namespace controller do.
 func TestEngineByMetadata(t *testing.T) {
-	namespace := newNamespace(t, shared)
-	created, err := engineCase.client(t, adminConfig(t, shared), namespace).Create(t.Context(), engineCase.object(t, "w"), metav1.CreateOptions{})
+	namespace := shared.NewNamespace(t)
+	created, err := engineCase.client(t, shared.Admin(t), namespace).Create(t.Context(), engineCase.object(t, "w"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := metadata.NewForConfig(adminConfig(t, shared))
+	client, err := metadata.NewForConfig(shared.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,15 +85,15 @@ func nextTyped(t *testing.T, events watch.Interface, want watch.EventType) runti
 			t.Fatalf("watch: %s %v, want %s", event.Type, event.Object, want)
 		}
 		return event.Object
-	case <-time.After(patience):
-		t.Fatalf("watch: nothing within %s, want %s", patience, want)
+	case <-time.After(envtest.Patience):
+		t.Fatalf("watch: nothing within %s, want %s", envtest.Patience, want)
 	}
 	return nil
 }
 
 // TestEngineMapper: from discovery, clients find the kind by each of its names, and the kinds of its category.
 func TestEngineMapper(t *testing.T) {
-	cached := memory.NewMemCacheClient(adminClient(t, shared).Discovery())
+	cached := memory.NewMemCacheClient(shared.Client(t).Discovery())
 	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
 	mapper := restmapper.NewShortcutExpander(deferred, cached, func(warning string) { t.Errorf("warning: %s", warning) })
 	kind := engineCase.resource.GroupVersion().WithKind("Engine")
@@ -126,7 +128,7 @@ func TestEngineTyped(t *testing.T) {
 		t.Run(contentType, func(t *testing.T) {
 			scheme := runtime.NewScheme()
 			utilruntime.Must(v1.AddToScheme(scheme))
-			config := rest.CopyConfig(adminConfig(t, shared))
+			config := rest.CopyConfig(shared.Admin(t))
 			config.ContentType, config.AcceptContentTypes = contentType, contentType
 			config.APIPath, config.GroupVersion = "/apis", &v1.SchemeGroupVersion
 			config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
@@ -134,7 +136,7 @@ func TestEngineTyped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			typed(t, gentype.NewClientWithList("engines", client, runtime.NewParameterCodec(scheme), newNamespace(t, shared),
+			typed(t, gentype.NewClientWithList("engines", client, runtime.NewParameterCodec(scheme), shared.NewNamespace(t),
 				func() *v1.Engine { return &v1.Engine{} }, func() *v1.EngineList { return &v1.EngineList{} },
 				gentype.PrefersProtobuf[*v1.Engine]()))
 		})

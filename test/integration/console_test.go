@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +21,7 @@ import (
 
 func newEngine(t *testing.T, namespace, name string) {
 	t.Helper()
-	client := engineCase.client(t, adminConfig(t, shared), namespace)
+	client := engineCase.client(t, shared.Admin(t), namespace)
 	if _, err := client.Create(t.Context(), engineCase.object(t, name), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -27,9 +29,9 @@ func newEngine(t *testing.T, namespace, name string) {
 
 // TestEngineConsole: lines go both ways through the aggregator, and either side can end the conversation.
 func TestEngineConsole(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, namespace, "w")
-	config := adminConfig(t, shared)
+	config := shared.Admin(t)
 
 	t.Run("server ends", func(t *testing.T) {
 		c := console.Open(t.Context(), t, config, namespace, "w")
@@ -89,9 +91,9 @@ func drain(s *bufio.Scanner) {
 // TestEngineConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
 func TestEngineConsoleStaysOpen(t *testing.T) {
 	t.Parallel()
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, namespace, "w")
-	c := console.Open(t.Context(), t, adminConfig(t, shared), namespace, "w")
+	c := console.Open(t.Context(), t, shared.Admin(t), namespace, "w")
 	c.Say(t, "echo begin")
 	c.Answer(t, c.Out, "begin")
 	select {
@@ -109,8 +111,8 @@ func TestEngineConsoleStaysOpen(t *testing.T) {
 
 // TestEngineConsoleRights: a WebSocket begins with a GET, but the right to read opens no console.
 func TestEngineConsoleRights(t *testing.T) {
-	admin := adminClient(t, shared)
-	namespace := newNamespace(t, shared)
+	admin := shared.Client(t)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, namespace, "w")
 	for _, tc := range []struct {
 		name  string
@@ -140,7 +142,7 @@ func TestEngineConsoleRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			client := engineCase.client(t, config, namespace)
-			shared.Eventually(t, "the RoleBinding to take effect", patience, func(ctx context.Context) error {
+			shared.Eventually(t, "the RoleBinding to take effect", envtest.Patience, func(ctx context.Context) error {
 				_, err := client.Get(ctx, "w", metav1.GetOptions{})
 				return err
 			})
@@ -164,7 +166,7 @@ func TestEngineConsoleRights(t *testing.T) {
 
 // TestEngineConsoleMissing: what cannot be connected is an answer like any other.
 func TestEngineConsoleMissing(t *testing.T) {
-	client := engineCase.client(t, adminConfig(t, shared), newNamespace(t, shared))
+	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Get(t.Context(), "nobody", metav1.GetOptions{}, "console"); !apierrors.IsNotFound(err) {
 		t.Errorf("console of an engine that is not there: %v, want NotFound", err)
 	}

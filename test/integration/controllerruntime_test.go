@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +30,7 @@ func init() { log.SetLogger(klog.Background()) }
 
 // TestEngineControllerRuntimeClient: the client that most controllers use writes in each of its ways.
 func TestEngineControllerRuntimeClient(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)
 	w := &v1.Engine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "w"}, Spec: v1.EngineSpec{Model: "m"}}
 	again := w.DeepCopy()
@@ -120,7 +122,7 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Engine) {
 // TestEngineControllerRuntimeCache: the cache of a manager follows the API, with Go types, unstructured and with metadata
 // alone, in one namespace and by label, and answers from an index.
 func TestEngineControllerRuntimeCache(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)
 	create := func(name, model, label string) *v1.Engine {
 		t.Helper()
@@ -145,7 +147,7 @@ func TestEngineControllerRuntimeCache(t *testing.T) {
 	generic := &unstructured.Unstructured{}
 	generic.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Engine"))
 	for _, obj := range []client.Object{&v1.Engine{}, partial, generic} {
-		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), patience, func(ctx context.Context) error {
+		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), envtest.Patience, func(ctx context.Context) error {
 			if err := reader.Get(ctx, client.ObjectKeyFromObject(b), obj); err != nil {
 				return err
 			}
@@ -176,7 +178,7 @@ func TestEngineControllerRuntimeCache(t *testing.T) {
 	if err := c.Delete(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the deletion in the cache", patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the deletion in the cache", envtest.Patience, func(ctx context.Context) error {
 		if err := reader.Get(ctx, client.ObjectKeyFromObject(b), &v1.Engine{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("it is not answered with NotFound"), err)
 		}
@@ -187,7 +189,7 @@ func TestEngineControllerRuntimeCache(t *testing.T) {
 // startCache runs a cache of the labelled engines of a namespace, indexed by model, until the test ends.
 func startCache(t *testing.T, namespace string) client.Reader {
 	t.Helper()
-	engines, err := cache.New(adminConfig(t, shared), cache.Options{
+	engines, err := cache.New(shared.Admin(t), cache.Options{
 		Scheme:               runtimeClient(t).Scheme(),
 		DefaultNamespaces:    map[string]cache.Config{namespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{"test": "x"}),
@@ -209,10 +211,10 @@ func startCache(t *testing.T, namespace string) client.Reader {
 			t.Errorf("the cache ended: %v", err)
 		}
 	})
-	synced, stop := context.WithTimeout(ctx, patience)
+	synced, stop := context.WithTimeout(ctx, envtest.Patience)
 	defer stop()
 	if !engines.WaitForCacheSync(synced) {
-		t.Fatalf("the cache is not synced within %s", patience)
+		t.Fatalf("the cache is not synced within %s", envtest.Patience)
 	}
 	return engines
 }
@@ -223,7 +225,7 @@ func runtimeClient(t *testing.T) client.Client {
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(adminConfig(t, shared), client.Options{Scheme: scheme})
+	c, err := client.New(shared.Admin(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

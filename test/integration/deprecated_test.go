@@ -3,26 +3,47 @@
 package integration
 
 import (
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
 const deprecation = "fixture.example.com/v1alpha1 Engine is deprecated in v1.36+, unavailable in v1.40+; use fixture.example.com/v1 Engine"
 
+// warnings collects what the server warns of.
+type warnings struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.got = append(w.got, text)
+}
+
+// warned returns a configuration whose warnings are collected.
+func warned(config *rest.Config) (*rest.Config, *warnings) {
+	config, collected := rest.CopyConfig(config), &warnings{}
+	config.WarningHandler = collected
+	return config, collected
+}
+
 // TestEngineDeprecated: every request of the deprecated version warns, and is counted so that operators know who still uses it;
 // the others are left in peace.
 func TestEngineDeprecated(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	eachEngineVersion(t, func(t *testing.T, k kindCase) {
 		want := 0
 		if k.resource.Version == "v1alpha1" {
 			want = 1
 		}
-		config, warnings := warned(adminConfig(t, shared))
+		config, warnings := warned(shared.Admin(t))
 		client, name := k.client(t, config, namespace), "w-"+k.resource.Version
 		for _, request := range []struct {
 			verb string
@@ -70,9 +91,9 @@ func TestEngineDeprecated(t *testing.T) {
 
 func init() {
 	auditTests["deprecated engines"] = func(t *testing.T, e *envtest.Environment, log string) {
-		config := adminConfig(t, e)
+		config := e.Admin(t)
 		ids := auditIDs(config)
-		namespace := newNamespace(t, e)
+		namespace := e.NewNamespace(t)
 		for _, version := range []string{"v1alpha1", "v1"} {
 			k := inVersion(version)
 			if _, err := k.client(t, config, namespace).Create(t.Context(), k.object(t, "w-"+version), metav1.CreateOptions{}); err != nil {

@@ -32,9 +32,9 @@ func served(gv schema.GroupVersion) []surface {
 }
 
 // sides are the two places where our API can be discovered: our server, and kube-apiserver, which passes on what it says.
-func sides(t *testing.T) map[string]endpoint {
+func sides(t *testing.T) map[string]envtest.Endpoint {
 	t.Helper()
-	return map[string]endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)}
+	return map[string]envtest.Endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)}
 }
 
 // TestDiscovery: the group has the versions of the list, in their order, and each version has what surfaces says, nothing more.
@@ -75,9 +75,9 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-func getJSON(t *testing.T, server endpoint, path string, into any) {
+func getJSON(t *testing.T, server envtest.Endpoint, path string, into any) {
 	t.Helper()
-	if err := json.Unmarshal(server.get(t, path, nil).body, into); err != nil {
+	if err := json.Unmarshal(server.Get(t, path, nil).Body, into); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,12 +95,12 @@ func TestAggregatedDiscovery(t *testing.T) {
 		want.Versions = append(want.Versions, version)
 	}
 	for side, server := range sides(t) {
-		a := server.get(t, "/apis", http.Header{"Accept": {accept}})
-		if got := a.header.Get("Content-Type"); got != accept {
+		a := server.Get(t, "/apis", http.Header{"Accept": {accept}})
+		if got := a.Header.Get("Content-Type"); got != accept {
 			t.Errorf("%s: Content-Type %s, want %s", side, got, accept)
 		}
 		var list apidiscoveryv2.APIGroupDiscoveryList
-		if err := json.Unmarshal(a.body, &list); err != nil {
+		if err := json.Unmarshal(a.Body, &list); err != nil {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool { return g.Name == gvs[0].Group })
@@ -111,10 +111,10 @@ func TestAggregatedDiscovery(t *testing.T) {
 		if diff := cmp.Diff(want, list.Items[i], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "CreationTimestamp")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", side, diff)
 		}
-		header := http.Header{"Accept": {accept}, "If-None-Match": {a.header.Get("ETag")}}
-		again := server.do(t, http.MethodGet, "/apis", header, nil)
-		if again.status != http.StatusNotModified || len(again.body) > 0 || !strings.Contains(a.header.Get("Vary"), "Accept") {
-			t.Errorf("%s: with the ETag %d and %d bytes, Vary %q; want 304, none and Accept", side, again.status, len(again.body), a.header.Get("Vary"))
+		header := http.Header{"Accept": {accept}, "If-None-Match": {a.Header.Get("ETag")}}
+		again := server.Do(t, http.MethodGet, "/apis", header, nil)
+		if again.Status != http.StatusNotModified || len(again.Body) > 0 || !strings.Contains(a.Header.Get("Vary"), "Accept") {
+			t.Errorf("%s: with the ETag %d and %d bytes, Vary %q; want 304, none and Accept", side, again.Status, len(again.Body), a.Header.Get("Vary"))
 		}
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.com/extension-apiserver/pkg/envtest"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -51,7 +51,7 @@ func TestServingCertificateReload(t *testing.T) {
 	if err := leaf.Write(filepath.Join(shared.PKI(), certs.ServingDir), certs.Bundle{ca.Certificate}); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the new certificate", patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the new certificate", envtest.Patience, func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{
 			RootCAs: certs.Bundle{ca.Certificate}.Pool(), ServerName: service.ServerName(), MinVersion: tls.VersionTLS12,
 		}}
@@ -64,36 +64,5 @@ func TestServingCertificateReload(t *testing.T) {
 			return errors.New("the old one is presented")
 		}
 		return nil
-	})
-}
-
-// TestAudit: with a policy, a request leaves an event with the user that the front proxy named.
-func TestAudit(t *testing.T) {
-	dir := t.TempDir()
-	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := serve(t, "--kubeconfig="+sharedKubeconfig(t), "--audit-policy-file="+policy, "--audit-log-path="+log)
-	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
-	headers := http.Header{"X-Remote-User": {"auditee"}, "X-Remote-Group": {"system:masters"}}
-	path := "/apis/" + itemCase.resource.GroupVersion().String() + "/items"
-	shared.Eventually(t, "an answer", patience, func(context.Context) error {
-		if status, body := directRequest(t, shared, s.url, proxy, http.MethodGet, path, headers, nil); status != http.StatusOK {
-			return fmt.Errorf("%d %s", status, body)
-		}
-		return nil
-	})
-	shared.Eventually(t, "the event", patience, func(context.Context) error {
-		data, err := os.ReadFile(log)
-		if err != nil {
-			return err
-		}
-		for line := range strings.SplitSeq(string(data), "\n") {
-			if strings.Contains(line, `"username":"auditee"`) && strings.Contains(line, `"resource":"items"`) && strings.Contains(line, `"code":200`) {
-				return nil
-			}
-		}
-		return fmt.Errorf("no event of auditee listing items in:\n%s", data)
 	})
 }

@@ -26,9 +26,9 @@ import (
 // TestEngineStorageMigration: an object that an older server stored in another version is read as it was, and the documented
 // command writes it in the version of today.
 func TestEngineStorageMigration(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, namespace, "w")
-	client := engineCase.client(t, adminConfig(t, shared), namespace)
+	client := engineCase.client(t, shared.Admin(t), namespace)
 	before, err := client.Get(t.Context(), "w", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func runDocumented(t *testing.T, e *envtest.Environment, page, command, document
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, run+" to succeed", patience, func(ctx context.Context) error {
+	e.Eventually(t, run+" to succeed", envtest.Patience, func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", run)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -3,15 +3,11 @@
 package integration
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,8 +26,8 @@ func init() { kindCases = append(kindCases, engineCase) }
 
 // TestEngineInvalid shows each rule's error, by field, and that nothing is stored.
 func TestEngineInvalid(t *testing.T) {
-	namespace := newNamespace(t, shared)
-	client := engineCase.client(t, adminConfig(t, shared), namespace)
+	namespace := shared.NewNamespace(t)
+	client := engineCase.client(t, shared.Admin(t), namespace)
 	for _, tc := range []struct {
 		name   string
 		spec   map[string]any
@@ -67,7 +63,7 @@ func TestEngineInvalid(t *testing.T) {
 
 // TestEngineUpdateRules: what may not change, and that an unrelated update is not blocked.
 func TestEngineUpdateRules(t *testing.T) {
-	client := engineCase.client(t, adminConfig(t, shared), newNamespace(t, shared))
+	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), engineCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,73 +97,6 @@ func TestEngineUpdateRules(t *testing.T) {
 	if changed.GetGeneration() != 2 || replicas != 7 || grade != "Economy" {
 		t.Errorf("after a change of spec and status through /status: generation %d, status.replicas %d, spec.grade %s; want 2, 7 and Economy",
 			changed.GetGeneration(), replicas, grade)
-	}
-}
-
-// TestEngineAccess: a user without rights is refused, and let in by a RoleBinding, in its namespace only.
-func TestEngineAccess(t *testing.T) {
-	admin := adminClient(t, shared)
-	namespace, other := newNamespace(t, shared), newNamespace(t, shared)
-	config, err := shared.Config("reader-of-" + namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := engineCase.client(t, config, namespace)
-	if _, err := client.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Fatalf("list without rights: %v, want Forbidden", err)
-	}
-
-	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{engineCase.resource.Group}, Resources: []string{"engines"}, Verbs: []string{"list"}}},
-	}
-	if _, err := admin.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader-of-" + namespace}},
-	}
-	if _, err := admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	// The server remembers a refusal for 10 s.
-	shared.Eventually(t, "the RoleBinding to take effect", patience, func(ctx context.Context) error {
-		_, err := client.List(ctx, metav1.ListOptions{})
-		return err
-	})
-	if _, err := client.Create(t.Context(), engineCase.object(t, "w"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("create with the right to list: %v, want Forbidden", err)
-	}
-	if _, err := engineCase.client(t, config, other).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("list in another namespace: %v, want Forbidden", err)
-	}
-}
-
-// TestEngineNamespaceDeletion: kube-controller-manager finds the kind in discovery and empties a namespace of it.
-func TestEngineNamespaceDeletion(t *testing.T) {
-	admin := adminClient(t, shared)
-	namespace := newNamespace(t, shared)
-	client := engineCase.client(t, adminConfig(t, shared), namespace)
-	if _, err := client.Create(t.Context(), engineCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	shared.Eventually(t, "the namespace to be gone", patience, func(ctx context.Context) error {
-		ns, err := admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(fmt.Errorf("still there: %+v", ns.Status), err)
-	})
-	if _, err := client.Get(t.Context(), "w", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("engine after its namespace: %v, want NotFound", err)
-	}
-	if _, err := client.Create(t.Context(), engineCase.object(t, "w"), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("create in a namespace that is gone: %v, want NotFound", err)
 	}
 }
 

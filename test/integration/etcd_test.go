@@ -33,7 +33,7 @@ func TestEngineEtcd(t *testing.T) {
 func testOneWatch(t *testing.T, e *envtest.Environment) {
 	for _, gv := range install.GroupVersions {
 		for range 3 {
-			w, err := inVersion(gv.Version).client(t, adminConfig(t, e), "").Watch(t.Context(), metav1.ListOptions{})
+			w, err := inVersion(gv.Version).client(t, e.Admin(t), "").Watch(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,17 +53,21 @@ func testOneWatch(t *testing.T, e *envtest.Environment) {
 // testMostRecent: reads that promise the most recent state know of the last revision of etcd, of which the cache, since
 // nothing in it has changed, is not told without asking.
 func testMostRecent(t *testing.T, e *envtest.Environment) {
-	namespace := newNamespace(t, e)
+	namespace := e.NewNamespace(t)
 	k, etcd := readKinds[0], etcdClient(t, e)
-	client := k.client(t, adminConfig(t, e), namespace)
+	client := k.client(t, e.Admin(t), namespace)
 	k.create(t, client, "a", nil)
 	for name, read := range map[string]func() string{
 		"list":       func() string { return mustList(t, client, metav1.ListOptions{}).GetResourceVersion() },
 		"list page":  func() string { return mustList(t, client, metav1.ListOptions{Limit: 1}).GetResourceVersion() },
 		"list label": func() string { return mustList(t, client, metav1.ListOptions{LabelSelector: "a"}).GetResourceVersion() },
 		"watch-list": func() string {
-			_, resourceVersion := initialEvents(t, k, mustWatch(t, client, watchListOptions("")))
-			return resourceVersion
+			events := mustWatch(t, client, metav1.ListOptions{SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+			for {
+				if event := nextEvent(t, events); event.Type == watch.Bookmark {
+					return event.Object.(*unstructured.Unstructured).GetResourceVersion()
+				}
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,9 +85,9 @@ func testMostRecent(t *testing.T, e *envtest.Environment) {
 // testExpired: what the store has forgotten is answered with 410 Expired, on which a client lists anew, and never with a
 // wrong list. A client in the middle of a list gets a token with which it can go on in the present.
 func testExpired(t *testing.T, e *envtest.Environment) {
-	namespace := newNamespace(t, e)
-	k, r := readKinds[0], newReader(t, e)
-	client := k.client(t, adminConfig(t, e), namespace)
+	namespace := e.NewNamespace(t)
+	k, r := readKinds[0], aggregator(t, e)
+	client := k.client(t, e.Admin(t), namespace)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		k.create(t, client, name, nil)
 	}
@@ -94,15 +98,15 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	now := mustList(t, client, metav1.ListOptions{}).GetResourceVersion()
 
 	atThePage := k.path(namespace) + "?resourceVersionMatch=Exact&resourceVersion=" + page.GetResourceVersion()
-	if got := r.get(t, atThePage).list(t); !cmp.Equal(objectNames(got.Items), []string{"a", "b", "c", "d"}) {
+	if got := r.Do(t, http.MethodGet, atThePage, nil, nil).List(t); !cmp.Equal(objectNames(got.Items), []string{"a", "b", "c", "d"}) {
 		t.Fatalf("before the compaction: got %v at the page's resource version, want a to d", objectNames(got.Items))
 	}
 	compactEtcd(t, e, now)
 	// The server serves the past from its watch cache until it has seen that etcd forgot it, by what other servers that
 	// compact the same etcd write there. It looks every 15 s.
-	e.Eventually(t, "410 for the compacted resource version", patience, func(context.Context) error {
-		if a := r.get(t, atThePage); a.code != http.StatusGone {
-			return fmt.Errorf("got %d %s", a.code, a.body)
+	e.Eventually(t, "410 for the compacted resource version", envtest.Patience, func(context.Context) error {
+		if a := r.Do(t, http.MethodGet, atThePage, nil, nil); a.Status != http.StatusGone {
+			return fmt.Errorf("got %d %s", a.Status, a.Body)
 		}
 		return nil
 	})
@@ -112,14 +116,14 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "the API after the restart", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the API after the restart", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.List(ctx, metav1.ListOptions{})
 		return err
 	})
 	checkExpired(t, r, k.path(namespace), page)
 	checkWatchExpired(t, r, k.path(namespace), page)
 	// What is not older than the past is the present.
-	got := r.get(t, k.path(namespace)+"?resourceVersion="+page.GetResourceVersion()).list(t)
+	got := r.Do(t, http.MethodGet, k.path(namespace)+"?resourceVersion="+page.GetResourceVersion(), nil, nil).List(t)
 	if diff := cmp.Diff([]string{"a", "b", "d", "e"}, objectNames(got.Items)); diff != "" {
 		t.Errorf("list not older than the past (-want +got):\n%s", diff)
 	}
@@ -155,19 +159,19 @@ func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
 
 // checkExpired checks that a list of the past is refused, and that the next page of a list of the past, of which a and b
 // were the first, can be had from the present.
-func checkExpired(t *testing.T, r rawReader, collection string, page *unstructured.UnstructuredList) {
+func checkExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
-	status := r.get(t, collection+"?resourceVersionMatch=Exact&resourceVersion="+page.GetResourceVersion()).status(t)
+	status := r.Do(t, http.MethodGet, collection+"?resourceVersionMatch=Exact&resourceVersion="+page.GetResourceVersion(), nil, nil).Failure(t)
 	if status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired || status.Continue != "" {
 		t.Errorf("list of the past: got %d %s with continue %q, want 410 Expired without", status.Code, status.Reason, status.Continue)
 	}
-	status = r.get(t, collection+"?limit=1&continue="+page.GetContinue()).status(t)
+	status = r.Do(t, http.MethodGet, collection+"?limit=1&continue="+page.GetContinue(), nil, nil).Failure(t)
 	if status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired || status.Continue == "" {
 		t.Fatalf("next page of the past: got %d %s with continue %q, want 410 Expired with a token", status.Code, status.Reason, status.Continue)
 	}
 	var got []string
 	for token := status.Continue; token != ""; {
-		page := r.get(t, collection+"?limit=1&continue="+token).list(t)
+		page := r.Do(t, http.MethodGet, collection+"?limit=1&continue="+token, nil, nil).List(t)
 		got = append(got, objectNames(page.Items)...)
 		token = page.GetContinue()
 	}
@@ -178,14 +182,14 @@ func checkExpired(t *testing.T, r rawReader, collection string, page *unstructur
 }
 
 // checkWatchExpired checks that a watch from the past is told so, by its only event.
-func checkWatchExpired(t *testing.T, r rawReader, collection string, page *unstructured.UnstructuredList) {
+func checkWatchExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
 	for _, query := range []string{"", "&allowWatchBookmarks=true", "&labelSelector=a", "&fieldSelector=metadata.name%3Da"} {
-		events := r.get(t, collection+"?watch=1&timeoutSeconds=30&resourceVersion="+page.GetResourceVersion()+query).events(t)
+		events := r.Do(t, http.MethodGet, collection+"?watch=1&timeoutSeconds=30&resourceVersion="+page.GetResourceVersion()+query, nil, nil).Events(t)
 		if len(events) != 1 || events[0].Type != watch.Error {
 			t.Fatalf("watch from the past%s: got %s, want one event ERROR", query, events)
 		}
-		if status := (rawAnswer{http.StatusGone, nil, events[0].Object}).status(t); status.Reason != metav1.StatusReasonExpired {
+		if status := (envtest.Answer{Status: http.StatusGone, Body: events[0].Object}).Failure(t); status.Reason != metav1.StatusReasonExpired {
 			t.Errorf("watch from the past%s: got reason %s, want Expired", query, status.Reason)
 		}
 	}

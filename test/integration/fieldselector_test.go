@@ -34,8 +34,8 @@ func graded(t *testing.T, client dynamic.ResourceInterface, grades ...string) {
 
 // TestEngineFieldSelector: engines are selected by fields of their own, by the names that the version of the request has for them.
 func TestEngineFieldSelector(t *testing.T) {
-	namespace := newNamespace(t, shared)
-	graded(t, engineCase.client(t, adminConfig(t, shared), namespace), "Economy", "Standard", "Premium")
+	namespace := shared.NewNamespace(t)
+	graded(t, engineCase.client(t, shared.Admin(t), namespace), "Economy", "Standard", "Premium")
 	for _, tc := range []struct {
 		selector string
 		want     []string
@@ -50,7 +50,7 @@ func TestEngineFieldSelector(t *testing.T) {
 		t.Run(tc.selector, func(t *testing.T) {
 			eachEngineVersion(t, func(t *testing.T, k kindCase) {
 				selector := renamed(k.resource.Version, tc.selector)
-				list, err := k.client(t, adminConfig(t, shared), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+				list, err := k.client(t, shared.Admin(t), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +67,7 @@ func TestEngineFieldSelector(t *testing.T) {
 	}
 	// A name of another version is not known.
 	for version, selector := range map[string]string{"v1": "spec.quality=Premium", "v1alpha1": "spec.grade=Premium"} {
-		_, err := inVersion(version).client(t, adminConfig(t, shared), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+		_, err := inVersion(version).client(t, shared.Admin(t), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		name, _, _ := strings.Cut(selector, "=")
 		if want := `"` + name + `" is not a known field selector: `; !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s selected by %s: %v, want BadRequest with %s", version, selector, err, want)
@@ -81,7 +81,7 @@ func TestEngineFieldSelector(t *testing.T) {
 
 // TestEngineFieldSelectorWatch: an engine that stops matching leaves the watch, one that begins to match enters it.
 func TestEngineFieldSelectorWatch(t *testing.T) {
-	client := engineCase.client(t, adminConfig(t, shared), newNamespace(t, shared))
+	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Standard")
 	events, err := client.Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.grade=Premium"})
 	if err != nil {
@@ -119,7 +119,7 @@ func TestEngineFieldSelectorWatch(t *testing.T) {
 
 // TestEngineFieldSelectorDeletion: a collection is deleted by own fields too, and nothing else with it.
 func TestEngineFieldSelectorDeletion(t *testing.T) {
-	client := engineCase.client(t, adminConfig(t, shared), newNamespace(t, shared))
+	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Economy", "Standard", "Premium")
 	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.grade=Standard"}); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +21,11 @@ import (
 // it is deleted. Administrators are exempt, so that they can always help.
 func TestFlowControl(t *testing.T) {
 	group := install.GroupVersions[0].Group
-	user := userWith(t, shared, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}})
-	schemas := adminClient(t, shared).FlowcontrolV1().FlowSchemas()
+	user := shared.User(t, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}})
+	schemas := shared.Client(t).FlowcontrolV1().FlowSchemas()
 	level := func(name string) types.UID {
 		t.Helper()
-		l, err := adminClient(t, shared).FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), name, metav1.GetOptions{})
+		l, err := shared.Client(t).FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,12 +40,12 @@ func TestFlowControl(t *testing.T) {
 		return *s
 	}
 	k := kindCases[0]
-	path := k.path(newNamespace(t, shared))
-	expectSchema := func(server endpoint, want flowcontrolv1.FlowSchema) {
+	path := k.path(shared.NewNamespace(t))
+	expectSchema := func(server envtest.Endpoint, want flowcontrolv1.FlowSchema) {
 		t.Helper()
 		wantLevel := level(want.Spec.PriorityLevelConfiguration.Name)
-		shared.Eventually(t, "requests to be classified by "+want.Name, patience, func(context.Context) error {
-			header := server.get(t, path, nil).header
+		shared.Eventually(t, "requests to be classified by "+want.Name, envtest.Patience, func(context.Context) error {
+			header := server.Get(t, path, nil).Header
 			// Through kube-apiserver there are two: its own, and then ours.
 			schemas := header.Values(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 			levels := header.Values(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)
@@ -53,7 +55,7 @@ func TestFlowControl(t *testing.T) {
 			return nil
 		})
 	}
-	crowd, admin := newEndpoint(t, directConfig(shared, user)), direct(t, shared)
+	crowd, admin := envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, user)), direct(t, shared)
 	expectSchema(crowd, built("global-default"))
 	expectSchema(admin, built("exempt"))
 	expectSchema(aggregator(t, shared), built("exempt"))
@@ -70,7 +72,7 @@ func TestFlowControl(t *testing.T) {
 	})
 	dispatched := map[string]string{"flow_schema": made.Name, "priority_level": "workload-low"}
 	expectSchema(crowd, *made)
-	expectSchema(newEndpoint(t, user), *made)
+	expectSchema(envtest.NewEndpoint(t, user), *made)
 	expectSchema(admin, built("exempt"))
 	if got := metric(t, admin, "apiserver_flowcontrol_dispatched_requests_total", dispatched); got < 2 {
 		t.Errorf("apiserver_flowcontrol_dispatched_requests_total%v: %v, want at least 2", dispatched, got)

@@ -15,15 +15,17 @@ import (
 	"syscall"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 var healthLine = regexp.MustCompile(`(?m)^\[\+\](\S+) ok$`)
 
 // checksOf returns the names of the checks that an endpoint makes, all of which must pass.
-func checksOf(t *testing.T, server endpoint, path string) []string {
+func checksOf(t *testing.T, server envtest.Endpoint, path string) []string {
 	t.Helper()
-	body := string(server.get(t, path+"?verbose", nil).body)
+	body := string(server.Get(t, path+"?verbose", nil).Body)
 	var names []string
 	for _, match := range healthLine.FindAllStringSubmatch(body, -1) {
 		names = append(names, match[1])
@@ -56,23 +58,23 @@ func TestHealthChecks(t *testing.T) {
 				t.Errorf("%s has the check %s, want it in /readyz only", path, name)
 			}
 		}
-		if got := string(server.get(t, path, nil).body); got != "ok" {
+		if got := string(server.Get(t, path, nil).Body); got != "ok" {
 			t.Errorf("%s: %q, want ok", path, got)
 		}
 		var excluded []string
 		for _, name := range names {
-			if got := string(server.get(t, path+"/"+name, nil).body); got != "ok" {
+			if got := string(server.Get(t, path+"/"+name, nil).Body); got != "ok" {
 				t.Errorf("%s/%s: %q, want ok", path, name, got)
 			}
 			excluded = append(excluded, "[+]"+name+" excluded: ok")
 		}
 		query := "?verbose&exclude=" + strings.Join(names, "&exclude=") + "&exclude=nothing"
 		want := append(excluded, `warn: some health checks cannot be excluded: no matches for "nothing"`, path[1:]+" check passed", "")
-		if diff := cmp.Diff(want, strings.Split(string(server.get(t, path+query, nil).body), "\n")); diff != "" {
+		if diff := cmp.Diff(want, strings.Split(string(server.Get(t, path+query, nil).Body), "\n")); diff != "" {
 			t.Errorf("%s with all excluded (-want +got):\n%s", path, diff)
 		}
-		if a := server.do(t, http.MethodGet, path+"/nothing", nil, nil); a.status != http.StatusNotFound {
-			t.Errorf("%s/nothing: %d, want 404", path, a.status)
+		if a := server.Do(t, http.MethodGet, path+"/nothing", nil, nil); a.Status != http.StatusNotFound {
+			t.Errorf("%s/nothing: %d, want 404", path, a.Status)
 		}
 	}
 }
@@ -84,7 +86,7 @@ func TestHealthAccess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := newEndpoint(t, directConfig(shared, config))
+		server := envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, config))
 		for path, allowed := range map[string]bool{
 			"/readyz": true, "/livez?verbose": true, "/healthz": true,
 			"/readyz/etcd": groups != nil, "/livez/ping": groups != nil, "/metrics": groups != nil,
@@ -94,8 +96,8 @@ func TestHealthAccess(t *testing.T) {
 			if allowed && strings.HasSuffix(path, "/nothing") {
 				want = http.StatusNotFound
 			}
-			if a := server.do(t, http.MethodGet, path, nil, nil); a.status != want {
-				t.Errorf("GET %s as %s: %d %.200s, want %d", path, user, a.status, a.body, want)
+			if a := server.Do(t, http.MethodGet, path, nil, nil); a.Status != want {
+				t.Errorf("GET %s as %s: %d %.200s, want %d", path, user, a.Status, a.Body, want)
 			}
 		}
 	}
@@ -108,30 +110,30 @@ func TestHealthWithoutEtcd(t *testing.T) {
 	etcd, url := startEtcd(t)
 	s := serve(t, "--kubeconfig="+sharedKubeconfig(t), "--etcd-servers="+url, "--etcd-healthcheck-timeout=1s", "--etcd-readycheck-timeout=1s")
 	server := direct(t, shared)
-	server.url = s.url
-	shared.Eventually(t, "the server to be ready", patience, existing(server, "/readyz"))
+	server.URL = s.url
+	shared.Eventually(t, "the server to be ready", envtest.Patience, existing(server, "/readyz"))
 
 	if err := etcd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the server to notice that etcd is frozen", patience, func(context.Context) error {
-		if a := server.do(t, http.MethodGet, "/readyz", nil, nil); a.status != http.StatusInternalServerError ||
-			!strings.Contains(string(a.body), "[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\n") {
-			return fmt.Errorf("/readyz: %d %s, want 500 for the checks etcd and etcd-readiness", a.status, a.body)
+	shared.Eventually(t, "the server to notice that etcd is frozen", envtest.Patience, func(context.Context) error {
+		if a := server.Do(t, http.MethodGet, "/readyz", nil, nil); a.Status != http.StatusInternalServerError ||
+			!strings.Contains(string(a.Body), "[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\n") {
+			return fmt.Errorf("/readyz: %d %s, want 500 for the checks etcd and etcd-readiness", a.Status, a.Body)
 		}
 		return nil
 	})
-	if a := server.do(t, http.MethodGet, "/readyz/etcd", nil, nil); a.status != http.StatusInternalServerError ||
-		!strings.Contains(string(a.body), "error getting data from etcd: ") {
-		t.Errorf("/readyz/etcd: %d %s, want 500 with the reason", a.status, a.body)
+	if a := server.Do(t, http.MethodGet, "/readyz/etcd", nil, nil); a.Status != http.StatusInternalServerError ||
+		!strings.Contains(string(a.Body), "error getting data from etcd: ") {
+		t.Errorf("/readyz/etcd: %d %s, want 500 with the reason", a.Status, a.Body)
 	}
-	server.get(t, "/livez?exclude=etcd", nil)
-	server.get(t, "/readyz?exclude=etcd&exclude=etcd-readiness", nil)
+	server.Get(t, "/livez?exclude=etcd", nil)
+	server.Get(t, "/readyz?exclude=etcd&exclude=etcd-readiness", nil)
 
 	if err := etcd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the server to be ready again", patience, existing(server, "/readyz"))
+	shared.Eventually(t, "the server to be ready again", envtest.Patience, existing(server, "/readyz"))
 }
 
 func freeAddress(t *testing.T) string {

@@ -28,7 +28,7 @@ func TestIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts := adminClient(t, shared).CoreV1().ServiceAccounts("default")
+	accounts := shared.Client(t).CoreV1().ServiceAccounts("default")
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +36,9 @@ func TestIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := rest.AnonymousClientConfig(adminConfig(t, shared))
+	account := rest.AnonymousClientConfig(shared.Admin(t))
 	account.BearerToken = token
-	impersonated := rest.CopyConfig(adminConfig(t, shared))
+	impersonated := rest.CopyConfig(shared.Admin(t))
 	impersonated.Impersonate = rest.ImpersonationConfig{
 		UserName: "someone else/öäü", UID: "8aee5a4a", Groups: []string{"one", "two"},
 		// The keys of extra are lower case: HTTP headers carry them.
@@ -79,7 +79,7 @@ func TestIdentity(t *testing.T) {
 
 // TestIdentityReviewStoresNothing: the status that a client sends is ignored, and there is nothing to read.
 func TestIdentityReviewStoresNothing(t *testing.T) {
-	client, err := dynamic.NewForConfig(adminConfig(t, shared))
+	client, err := dynamic.NewForConfig(shared.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestIdentityReviewStoresNothing(t *testing.T) {
 // allowReviews lets every authenticated user create an IdentityReview.
 func allowReviews(t *testing.T) {
 	t.Helper()
-	admin := adminClient(t, shared)
+	admin := shared.Client(t)
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t)},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}}},

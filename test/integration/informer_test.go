@@ -58,7 +58,7 @@ func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, 
 	// The reflector asks for it once, when it starts.
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
 	o := &observer{name: fmt.Sprintf("%s informer, WatchList %t", kind, watchList), events: make(chan string, 100), traffic: &traffic{}}
-	config := adminConfig(t, e)
+	config := e.Admin(t)
 	config.Wrap(o.traffic.wrap)
 	var err error
 	if o.SharedIndexInformer, err = informers[kind](config, namespace); err != nil {
@@ -71,10 +71,10 @@ func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, 
 	done := make(chan struct{})
 	go func() { defer close(done); o.RunWithContext(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	synced, stop := context.WithTimeout(ctx, patience)
+	synced, stop := context.WithTimeout(ctx, envtest.Patience)
 	defer stop()
 	if !cache.WaitForCacheSync(synced.Done(), o.HasSynced) {
-		t.Fatalf("%s: not synced within %s; requests: %q", o.name, patience, o.traffic.list())
+		t.Fatalf("%s: not synced within %s; requests: %q", o.name, envtest.Patience, o.traffic.list())
 	}
 	return o
 }
@@ -108,13 +108,13 @@ func (o *observer) OnDelete(obj any) {
 func (o *observer) expect(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	deadline := time.After(patience)
+	deadline := time.After(envtest.Patience)
 	for len(got) < len(want) {
 		select {
 		case event := <-o.events:
 			got = append(got, event)
 		case <-deadline:
-			t.Fatalf("%s: within %s got %q, want %q; requests: %q", o.name, patience, got, want, o.traffic.list())
+			t.Fatalf("%s: within %s got %q, want %q; requests: %q", o.name, envtest.Patience, got, want, o.traffic.list())
 		}
 	}
 	slices.Sort(got)
@@ -130,8 +130,8 @@ func TestEngineInformers(t *testing.T) {
 	for kind := range informers {
 		for _, watchList := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, WatchList %t", kind, watchList), func(t *testing.T) {
-				namespace := newNamespace(t, shared)
-				client := engineCase.client(t, adminConfig(t, shared), namespace)
+				namespace := shared.NewNamespace(t)
+				client := engineCase.client(t, shared.Admin(t), namespace)
 				if _, err := client.Create(t.Context(), engineCase.object(t, "a"), metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}

@@ -24,7 +24,7 @@ func init() { kindCases = append(kindCases, itemCase) }
 
 // TestItemInvalid shows each rule's error, by field.
 func TestItemInvalid(t *testing.T) {
-	client := itemCase.client(t, adminConfig(t, shared), "")
+	client := itemCase.client(t, shared.Admin(t), "")
 	for _, tc := range []struct {
 		name   string
 		object string
@@ -50,7 +50,7 @@ func TestItemInvalid(t *testing.T) {
 
 // TestItemStrictFields: an unknown field is refused under strict validation, and nothing is stored.
 func TestItemStrictFields(t *testing.T) {
-	client := itemCase.client(t, adminConfig(t, shared), "")
+	client := itemCase.client(t, shared.Admin(t), "")
 	obj := itemCase.object(t, uniqueName(t))
 	if err := unstructured.SetNestedField(obj.Object, "x", "spec", "colour"); err != nil {
 		t.Fatal(err)

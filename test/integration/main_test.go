@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,14 +12,11 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -34,9 +30,6 @@ var shared *envtest.Environment
 func TestMain(m *testing.M) {
 	os.Exit(envtest.Main(m, envtest.Options{}, &shared))
 }
-
-// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
-const patience = time.Minute
 
 // resource is the resource of the preferred version.
 func resource(name string) schema.GroupVersionResource {
@@ -97,40 +90,6 @@ func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
 	obj.SetName(name)
 	obj.SetNamespace("")
 	return obj
-}
-
-func adminConfig(t *testing.T, e *envtest.Environment) *rest.Config {
-	t.Helper()
-	config, err := e.AdminConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-func adminClient(t *testing.T, e *envtest.Environment) kubernetes.Interface {
-	t.Helper()
-	client, err := e.AdminClient()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// newNamespace makes a namespace with a ServiceAccount "default" and deletes it at the end of the test.
-func newNamespace(t *testing.T, e *envtest.Environment) string {
-	t.Helper()
-	namespaces := adminClient(t, e).CoreV1().Namespaces()
-	ns, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := namespaces.Delete(context.WithoutCancel(t.Context()), ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("delete namespace: %v", err)
-		}
-	})
-	return ns.Name
 }
 
 // uniqueName returns a name for a cluster-scoped object that no other test uses.

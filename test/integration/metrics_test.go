@@ -21,9 +21,9 @@ import (
 )
 
 // metric adds up the samples in our server's /metrics that have the labels.
-func metric(t *testing.T, server endpoint, name string, labels map[string]string) float64 {
+func metric(t *testing.T, server envtest.Endpoint, name string, labels map[string]string) float64 {
 	t.Helper()
-	return sumOf(t, server.get(t, "/metrics", nil).body, name, labels)
+	return sumOf(t, server.Get(t, "/metrics", nil).Body, name, labels)
 }
 
 // sumOf adds up the samples of a metric that have the labels.
@@ -51,8 +51,8 @@ func sumOf(t *testing.T, metrics []byte, name string, labels map[string]string) 
 
 // TestMetricsAccess: metrics tell of what goes on in the cluster, so they are for those who have the right to the path.
 func TestMetricsAccess(t *testing.T) {
-	scraper := userWith(t, shared, "scraper", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
-	body := string(newEndpoint(t, directConfig(shared, scraper)).get(t, "/metrics", nil).body)
+	scraper := shared.User(t, "scraper", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
+	body := string(envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, scraper)).Get(t, "/metrics", nil).Body)
 	for _, name := range []string{
 		"apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_flowcontrol_current_limit_seats", "apiserver_storage_size_bytes",
 		"apiserver_admission_controller_admission_duration_seconds", "authentication_attempts", "etcd_request_duration_seconds",
@@ -66,8 +66,8 @@ func TestMetricsAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := newEndpoint(t, directConfig(shared, other)).do(t, http.MethodGet, "/metrics", nil, nil); a.status != http.StatusForbidden {
-		t.Errorf("/metrics without the right: %d, want 403", a.status)
+	if a := envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, other)).Do(t, http.MethodGet, "/metrics", nil, nil); a.Status != http.StatusForbidden {
+		t.Errorf("/metrics without the right: %d, want 403", a.Status)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestMetricsAccess(t *testing.T) {
 func TestMetricsCount(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
-			server, client := direct(t, shared), k.client(t, adminConfig(t, shared), newNamespace(t, shared))
+			server, client := direct(t, shared), k.client(t, shared.Admin(t), shared.NewNamespace(t))
 			resource := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": k.resource.Resource}
 			with := func(labels ...string) map[string]string {
 				all := maps.Clone(resource)
@@ -146,7 +146,7 @@ func init() {
 // many lists at once could take more memory than there is.
 func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 	for _, k := range kindCases {
-		client := k.client(t, adminConfig(t, e), newNamespace(t, e))
+		client := k.client(t, e.Admin(t), e.NewNamespace(t))
 		for i := range 3 {
 			obj := k.object(t, fmt.Sprintf("large-%d", i))
 			obj.SetAnnotations(map[string]string{"filler": strings.Repeat("x", 150_000)})
@@ -156,7 +156,7 @@ func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 		}
 		server := direct(t, e)
 		resource := map[string]string{"group": k.resource.Group, "resource": k.resource.Resource}
-		e.Eventually(t, "the count of "+k.resource.Resource, patience, func(context.Context) error {
+		e.Eventually(t, "the count of "+k.resource.Resource, envtest.Patience, func(context.Context) error {
 			objects, bytes := metric(t, server, "apiserver_resource_objects", resource), metric(t, server, "apiserver_resource_size_estimate_bytes", resource)
 			if objects < 3 || bytes < 450_000 {
 				return fmt.Errorf("%v objects of %v bytes, want at least 3 and 450000", objects, bytes)

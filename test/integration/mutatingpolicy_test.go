@@ -8,6 +8,8 @@ import (
 	"maps"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +31,7 @@ type mutating struct {
 
 func (m mutating) create(t *testing.T, namespace string) {
 	t.Helper()
-	client := adminClient(t, shared).AdmissionregistrationV1()
+	client := shared.Client(t).AdmissionregistrationV1()
 	if m.reinvocation == "" {
 		m.reinvocation = admissionregistrationv1.NeverReinvocationPolicy
 	}
@@ -93,7 +95,7 @@ var mutatingPolicies = []mutating{
 // The schema of our kinds they have from kube-apiserver, which has it from us.
 func TestEngineMutatingPolicy(t *testing.T) {
 	allowParams(t, shared)
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	setParam(t, namespace, "limit", "8")
 	for _, policy := range mutatingPolicies {
 		policy.create(t, namespace)
@@ -103,7 +105,7 @@ func TestEngineMutatingPolicy(t *testing.T) {
 		return newLabelled(t, shared, engineCase, namespace, label).create("w", spec, dryRun)
 	}
 	// Policies take effect each second, the schema is read each 5 s, the parameters once they are needed.
-	shared.Eventually(t, "the policies to be in effect", patience, func(context.Context) error {
+	shared.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
 		_, paramErr := create(t, "param", nil)
 		got, err := create(t, "last", nil)
 		if err == nil && got.GetLabels()["in"] != "effect" {

@@ -45,8 +45,8 @@ func TestNetworks(t *testing.T) {
 					t.Fatal(err)
 				}
 				stopOthers(t, e, s)
-				client := itemCase.client(t, adminConfig(t, e), "")
-				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), patience, func(ctx context.Context) error {
+				client := itemCase.client(t, e.Admin(t), "")
+				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), envtest.Patience, func(ctx context.Context) error {
 					_, err := client.Get(ctx, "through-0", metav1.GetOptions{})
 					return err
 				})

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/discovery"
 
@@ -20,12 +22,12 @@ import (
 const openAPIProtobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 // openAPIIndex returns the paths of the OpenAPI v3 documents of a server: with their hashes, by name.
-func openAPIIndex(t *testing.T, server endpoint) map[string]string {
+func openAPIIndex(t *testing.T, server envtest.Endpoint) map[string]string {
 	t.Helper()
 	var index struct {
 		Paths map[string]struct{ ServerRelativeURL string }
 	}
-	if err := json.Unmarshal(server.get(t, "/openapi/v3", nil).body, &index); err != nil {
+	if err := json.Unmarshal(server.Get(t, "/openapi/v3", nil).Body, &index); err != nil {
 		t.Fatal(err)
 	}
 	paths := map[string]string{}
@@ -49,8 +51,8 @@ func groupVersionPaths() []string {
 func TestOpenAPIDeterministic(t *testing.T) {
 	s := serve(t, "--kubeconfig="+sharedKubeconfig(t))
 	first := direct(t, shared)
-	second := endpoint{first.client, s.url}
-	shared.Eventually(t, "the second server", patience, existing(second, "/readyz"))
+	second := envtest.Endpoint{Client: first.Client, URL: s.url}
+	shared.Eventually(t, "the second server", envtest.Patience, existing(second, "/readyz"))
 	index := openAPIIndex(t, first)
 	if diff := cmp.Diff(index, openAPIIndex(t, second)); diff != "" {
 		t.Errorf("index (-first server +second):\n%s", diff)
@@ -61,13 +63,13 @@ func TestOpenAPIDeterministic(t *testing.T) {
 				accept = strings.ReplaceAll(accept, "v2", path[len("/openapi/"):len("/openapi/v2")])
 			}
 			header := http.Header{"Accept": {accept}}
-			a, b := first.get(t, path, header), second.get(t, path, header)
-			if got := a.header.Get("Content-Type"); got != accept {
+			a, b := first.Get(t, path, header), second.Get(t, path, header)
+			if got := a.Header.Get("Content-Type"); got != accept {
 				t.Errorf("%s: Content-Type %s, want %s", path, got, accept)
 			}
-			if !bytes.Equal(a.body, b.body) || a.header.Get("ETag") != b.header.Get("ETag") {
+			if !bytes.Equal(a.Body, b.Body) || a.Header.Get("ETag") != b.Header.Get("ETag") {
 				t.Errorf("%s as %s: %d bytes with ETag %s, and %d with %s; want them equal",
-					path, accept, len(a.body), a.header.Get("ETag"), len(b.body), b.header.Get("ETag"))
+					path, accept, len(a.Body), a.Header.Get("ETag"), len(b.Body), b.Header.Get("ETag"))
 			}
 		}
 	}
@@ -75,7 +77,7 @@ func TestOpenAPIDeterministic(t *testing.T) {
 
 // TestOpenAPIClient: the protobuf form of v2, which client-go asks for, has the same definitions as the JSON form.
 func TestOpenAPIClient(t *testing.T) {
-	client, err := discovery.NewDiscoveryClientForConfig(directConfig(shared, adminConfig(t, shared)))
+	client, err := discovery.NewDiscoveryClientForConfig(shared.Servers[0].ConfigAs(shared, shared.Admin(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestOpenAPIClient(t *testing.T) {
 
 // TestOpenAPICaching: who has a document need not fetch it again.
 func TestOpenAPICaching(t *testing.T) {
-	for name, server := range map[string]endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)} {
+	for name, server := range map[string]envtest.Endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)} {
 		paths := []string{"/openapi/v2"}
 		index := openAPIIndex(t, server)
 		for _, name := range groupVersionPaths() {
@@ -107,11 +109,11 @@ func TestOpenAPICaching(t *testing.T) {
 			paths = append(paths, "/openapi/v3")
 		}
 		for _, path := range paths {
-			a := server.get(t, path, nil)
-			etag := a.header.Get("ETag")
-			again := server.do(t, http.MethodGet, path, http.Header{"If-None-Match": {etag}}, nil)
-			if etag == "" || again.status != http.StatusNotModified || len(again.body) > 0 {
-				t.Errorf("%s %s: ETag %q; with it %d and %d bytes, want 304 and none", name, path, etag, again.status, len(again.body))
+			a := server.Get(t, path, nil)
+			etag := a.Header.Get("ETag")
+			again := server.Do(t, http.MethodGet, path, http.Header{"If-None-Match": {etag}}, nil)
+			if etag == "" || again.Status != http.StatusNotModified || len(again.Body) > 0 {
+				t.Errorf("%s %s: ETag %q; with it %d and %d bytes, want 304 and none", name, path, etag, again.Status, len(again.Body))
 			}
 		}
 	}
@@ -122,17 +124,18 @@ func TestOpenAPICaching(t *testing.T) {
 // who asks our server itself.
 func TestOpenAPIOutdatedHash(t *testing.T) {
 	for _, name := range groupVersionPaths() {
-		got := direct(t, shared).do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123", nil, nil)
-		if got.status != http.StatusOK {
-			t.Errorf("%s by an outdated hash from our server itself: %d, want 200", name, got.status)
+		got := direct(t, shared).Do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123", nil, nil)
+		if got.Status != http.StatusOK {
+			t.Errorf("%s by an outdated hash from our server itself: %d, want 200", name, got.Status)
 		}
 	}
 	server := aggregator(t, shared)
+	server.Client.CheckRedirect = nil // as clients do, follow: kube-apiserver redirects to the current hash of its own
 	for _, name := range append(groupVersionPaths(), "apis/apps/v1") {
-		want := server.get(t, "/openapi/v3/"+name, nil)
-		got := server.do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123&timeout=32s", nil, nil)
-		if got.status != http.StatusOK || !bytes.Equal(want.body, got.body) {
-			t.Errorf("%s by an outdated hash: %d with %d bytes (%.100s), want 200 with the current %d", name, got.status, len(got.body), got.body, len(want.body))
+		want := server.Get(t, "/openapi/v3/"+name, nil)
+		got := server.Do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123&timeout=32s", nil, nil)
+		if got.Status != http.StatusOK || !bytes.Equal(want.Body, got.Body) {
+			t.Errorf("%s by an outdated hash: %d with %d bytes (%.100s), want 200 with the current %d", name, got.Status, len(got.Body), got.Body, len(want.Body))
 		}
 	}
 }
@@ -144,10 +147,10 @@ type openAPI struct {
 	Components  struct{ Schemas map[string]map[string]any }
 }
 
-func readOpenAPI(t *testing.T, server endpoint, path string) openAPI {
+func readOpenAPI(t *testing.T, server envtest.Endpoint, path string) openAPI {
 	t.Helper()
 	var doc openAPI
-	if err := json.Unmarshal(server.get(t, path, nil).body, &doc); err != nil {
+	if err := json.Unmarshal(server.Get(t, path, nil).Body, &doc); err != nil {
 		t.Fatal(err)
 	}
 	return doc
@@ -163,7 +166,7 @@ func TestOpenAPIMerged(t *testing.T) {
 			t.Errorf("OpenAPI v3 index of kube-apiserver: %s is at %q, want %q", name, path, openAPIIndex(t, ours)[name])
 			continue
 		}
-		if !bytes.Equal(ours.get(t, path, nil).body, merged.get(t, path, nil).body) {
+		if !bytes.Equal(ours.Get(t, path, nil).Body, merged.Get(t, path, nil).Body) {
 			t.Errorf("%s through kube-apiserver is another than at our server", path)
 		}
 	}

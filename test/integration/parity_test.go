@@ -90,10 +90,10 @@ func (w wrong) compare(t *testing.T, how string, err error, k kindCase) {
 // TestEngineSameErrors: generated rules run on the version of the request, so one that lacks a rule would be a way around it.
 // The same object gets the same errors through each version, on create, update, patch, apply and in the status.
 func TestEngineSameErrors(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	eachEngineVersion(t, func(t *testing.T, k kindCase) {
 		version := k.resource.Version
-		client := k.client(t, adminConfig(t, shared), namespace)
+		client := k.client(t, shared.Admin(t), namespace)
 		valid, err := client.Create(t.Context(), k.object(t, "w-"+version), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func TestEngineSameErrors(t *testing.T) {
 
 // TestEngineApplyAcrossVersions: owners are known across versions, whatever name a field has in each.
 func TestEngineApplyAcrossVersions(t *testing.T) {
-	namespace, config := newNamespace(t, shared), adminConfig(t, shared)
+	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	current, old := inVersion("v1"), inVersion("v1alpha1")
 	apply := func(k kindCase, manager, spec string, force bool) (*unstructured.Unstructured, error) {
 		k.spec = spec
@@ -171,7 +171,7 @@ func TestEngineApplyAcrossVersions(t *testing.T) {
 
 // TestEngineMergeAcrossVersions: a merge key works by the names of the version of the patch.
 func TestEngineMergeAcrossVersions(t *testing.T) {
-	namespace, config := newNamespace(t, shared), adminConfig(t, shared)
+	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	if _, err := inVersion("v1").client(t, config, namespace).Create(t.Context(), inVersion("v1").object(t, "w"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

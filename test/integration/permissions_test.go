@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +40,7 @@ func TestMissingPermission(t *testing.T) {
 	// refused waits for a 503 that names exactly these rights.
 	refused := func(when string, want ...string) {
 		t.Helper()
-		shared.Eventually(t, "an answer to a write "+when, patience, func(context.Context) error {
+		shared.Eventually(t, "an answer to a write "+when, envtest.Patience, func(context.Context) error {
 			status, body := write()
 			if diff := cmp.Diff(want, missingRights(body)); diff != "" || status != http.StatusServiceUnavailable {
 				return fmt.Errorf("%d %s, want 503; missing rights (-want +got):\n%s", status, body, diff)
@@ -68,7 +70,7 @@ func TestMissingPermission(t *testing.T) {
 		refused("without "+right.name, right.name)
 	}
 	set(rights)
-	shared.Eventually(t, "the server to be ready after the grant", 2*patience, func(context.Context) error {
+	shared.Eventually(t, "the server to be ready after the grant", 2*envtest.Patience, func(context.Context) error {
 		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}
@@ -143,7 +145,7 @@ func missingRights(body string) []string {
 // grantTo gives a ServiceAccount of the namespace default a ClusterRole, and returns a function that sets what is in it.
 func grantTo(t *testing.T, account string) func([]right) {
 	t.Helper()
-	rbac := adminClient(t, shared).RbacV1()
+	rbac := shared.Client(t).RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}}
 	if _, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

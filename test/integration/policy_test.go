@@ -23,6 +23,13 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+const (
+	onCreate = admissionregistrationv1.Create
+	onUpdate = admissionregistrationv1.Update
+)
+
 // caseLabel is on the objects of a test that a policy or webhook is about, so that tests do not meet each other's.
 const caseLabel = "test.example.com/case"
 
@@ -37,7 +44,7 @@ type labelled struct {
 
 func newLabelled(t *testing.T, e *envtest.Environment, kind kindCase, namespace, label string) labelled {
 	t.Helper()
-	return labelled{kind.client(t, adminConfig(t, e), namespace), kind, label, t.Context(), t}
+	return labelled{kind.client(t, e.Admin(t), namespace), kind, label, t.Context(), t}
 }
 
 // create creates an object with these fields of the spec over those of the sample.
@@ -81,7 +88,7 @@ type validating struct {
 // something else, it denies.
 func (v validating) apply(t *testing.T, e *envtest.Environment) (remove func()) {
 	t.Helper()
-	client := adminClient(t, e).AdmissionregistrationV1()
+	client := e.Client(t).AdmissionregistrationV1()
 	meta := metav1.ObjectMeta{Name: v.name}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: v.policy}
 	if _, err := client.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
@@ -116,7 +123,7 @@ func waitForPolicies(t *testing.T, e *envtest.Environment, namespace string) {
 	}}
 	defer last.apply(t, e)()
 	client := newLabelled(t, e, engineCase, namespace, "last")
-	e.Eventually(t, "the policies to be in effect", patience, func(context.Context) error {
+	e.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
 		_, err := client.create("w", nil, dryRun)
 		return denial{policy: last.name, message: "in effect"}.check(err)
 	})

@@ -36,7 +36,7 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 // TestEnginePolicyParams: a policy can take parameters from objects that our server may read, and follows their changes. While it
 // may not read them, the failure policy decides about the requests that the policy is about, and nothing else is affected.
 func TestEnginePolicyParams(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	waitForPolicies(t, shared, namespace) // those of other tests are gone then, and with them what reads their parameters
 	setParam(t, namespace, "limit", "2")
 	named := admissionregistrationv1.ParamRef{Name: "limit", ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)}
@@ -64,7 +64,7 @@ func TestEnginePolicyParams(t *testing.T) {
 	limit := func(label string, most int64) {
 		t.Helper()
 		refused := denial{policy: namespace + "-" + label, message: fmt.Sprintf("at most %d", most)}
-		shared.Eventually(t, fmt.Sprintf("the limit of %d in case %s", most, label), patience, func(context.Context) error {
+		shared.Eventually(t, fmt.Sprintf("the limit of %d in case %s", most, label), envtest.Patience, func(context.Context) error {
 			if err := create(label, most); err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ func TestEnginePolicyParams(t *testing.T) {
 	for _, f := range remove {
 		f()
 	}
-	shared.Eventually(t, "the removed policies to be out of effect", patience, func(context.Context) error { return create("named", 9) })
+	shared.Eventually(t, "the removed policies to be out of effect", envtest.Patience, func(context.Context) error { return create("named", 9) })
 	setParam(t, namespace, "limit", "4")
 	withParams(namespace, "again", admissionregistrationv1.Fail, named).apply(t, shared)
 	limit("again", 4)
@@ -89,7 +89,7 @@ func TestEnginePolicyParams(t *testing.T) {
 // TestEnginePolicyParamsNotFound: what happens without parameters is for the binding to say, and for the failure policy.
 func TestEnginePolicyParamsNotFound(t *testing.T) {
 	allowParams(t, shared)
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	setParam(t, namespace, "one", "3")
 	setParam(t, namespace, "two", "2")
 	all := metav1.LabelSelector{}
@@ -116,7 +116,7 @@ func TestEnginePolicyParamsNotFound(t *testing.T) {
 	waitForPolicies(t, shared, namespace)
 	for _, tc := range cases {
 		// The informer of the parameters starts with the first policy that needs them.
-		shared.Eventually(t, "case "+tc.name, patience, func(context.Context) error {
+		shared.Eventually(t, "case "+tc.name, envtest.Patience, func(context.Context) error {
 			_, err := newLabelled(t, shared, engineCase, namespace, tc.name).create("w", map[string]any{"replicas": int64(3)}, dryRun)
 			return denial{policy: namespace + "-" + tc.name, message: tc.want}.check(err)
 		})
@@ -127,7 +127,7 @@ func TestEnginePolicyParamsNotFound(t *testing.T) {
 func setParam(t *testing.T, namespace, name, most string) {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{%q:%q}},"data":{"most":%q}}`, name, caseLabel, namespace, most)
-	if _, err := adminClient(t, shared).CoreV1().ConfigMaps(namespace).Patch(t.Context(), name, types.ApplyPatchType, body,
+	if _, err := shared.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: "test"}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func setParam(t *testing.T, namespace, name, most string) {
 // allowParams lets our server read ConfigMaps until the end of the test, which the manifests do not.
 func allowParams(t *testing.T, e *envtest.Environment) {
 	t.Helper()
-	rbac := adminClient(t, e).RbacV1()
+	rbac := e.Client(t).RbacV1()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t)},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}}},

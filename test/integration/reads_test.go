@@ -4,19 +4,19 @@ package integration
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-
-	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // readKind is a kind that the tests of reads use.
@@ -34,14 +34,6 @@ var readKinds = []readKind{
 		resource:   schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 		namespaced: true,
 	}, "Lease", map[string]any{"holderIdentity": "somebody"}},
-}
-
-// eachReadKind runs the test with each kind, in a namespace of its own.
-func eachReadKind(t *testing.T, e *envtest.Environment, test func(t *testing.T, k readKind, namespace string)) {
-	t.Helper()
-	for _, k := range readKinds {
-		t.Run(k.resource.Resource, func(t *testing.T) { test(t, k, newNamespace(t, e)) })
-	}
 }
 
 // path is that of the collection in a namespace, or in all of them.
@@ -98,10 +90,6 @@ func objectNames(objects []unstructured.Unstructured) []string {
 	return out
 }
 
-func sortByName(objects []unstructured.Unstructured) {
-	slices.SortFunc(objects, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
-}
-
 // mustWatch starts a watch that ends with the test.
 func mustWatch(t *testing.T, client dynamic.ResourceInterface, options metav1.ListOptions) watch.Interface {
 	t.Helper()
@@ -122,19 +110,46 @@ func nextEvent(t *testing.T, events watch.Interface) watch.Event {
 			t.Fatal("watch: got its end, want an event")
 		}
 		return event
-	case <-time.After(patience):
-		t.Fatalf("watch: got nothing within %s, want an event", patience)
+	case <-time.After(envtest.Patience):
+		t.Fatalf("watch: got nothing within %s, want an event", envtest.Patience)
 		return watch.Event{}
 	}
 }
 
-// nextObject reads the next event, which must be of the type and about an object.
-func nextObject(t *testing.T, events watch.Interface, want watch.EventType) *unstructured.Unstructured {
+// expect reads the next event, which must be about the object as it is given (nil: any state).
+func expect(t *testing.T, events watch.Interface, want watch.EventType, obj *unstructured.Unstructured) {
 	t.Helper()
-	event := nextEvent(t, events)
-	obj, ok := event.Object.(*unstructured.Unstructured)
-	if !ok || event.Type != want {
-		t.Fatalf("watch: got %s %v, want %s", event.Type, event.Object, want)
+	select {
+	case event := <-events.ResultChan():
+		if event.Type != want {
+			t.Fatalf("watch: %s %v, want %s", event.Type, event.Object, want)
+		}
+		if obj == nil {
+			return
+		}
+		if diff := cmp.Diff(obj, event.Object); diff != "" {
+			t.Errorf("watch: the object of %s is not what the write returned (-write +watch):\n%s", want, diff)
+		}
+	case <-time.After(envtest.Patience):
+		t.Fatalf("watch: nothing within %s, want %s", envtest.Patience, want)
 	}
-	return obj
+}
+
+func mustList(t *testing.T, client dynamic.ResourceInterface, options metav1.ListOptions) *unstructured.UnstructuredList {
+	t.Helper()
+	list, err := client.List(t.Context(), options)
+	if err != nil {
+		t.Fatalf("list with %+v: %v", options, err)
+	}
+	return list
+}
+
+// compareRV orders resource versions of one resource, as clients may since KEP-5504.
+func compareRV(t *testing.T, a, b string) int {
+	t.Helper()
+	n, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		t.Fatalf("compare resource versions %q and %q: %v", a, b, err)
+	}
+	return n
 }

@@ -24,11 +24,11 @@ import (
 // told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
 func TestEngineReflectors(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
-	namespace := newNamespace(t, e)
-	client := engineCase.client(t, adminConfig(t, e), namespace)
+	namespace := e.NewNamespace(t)
+	client := engineCase.client(t, e.Admin(t), namespace)
 	create := func(name string) {
 		t.Helper()
-		e.Eventually(t, "engine "+name, patience, func(ctx context.Context) error {
+		e.Eventually(t, "engine "+name, envtest.Patience, func(ctx context.Context) error {
 			_, err := client.Create(ctx, engineCase.object(t, name), metav1.CreateOptions{})
 			return err
 		})
@@ -65,7 +65,7 @@ func TestEngineReflectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	// kube-apiserver may not have noticed it yet. Its 503 would make an informer list instead of going on with its watch.
-	e.Eventually(t, "the API after the restart", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the API after the restart", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	})
@@ -193,8 +193,8 @@ func (f *traffic) cut(t *testing.T) {
 	}
 	select {
 	case <-held:
-	case <-time.After(patience):
-		t.Fatalf("no request within %s after the traffic was cut; before: %q", patience, f.list())
+	case <-time.After(envtest.Patience):
+		t.Fatalf("no request within %s after the traffic was cut; before: %q", envtest.Patience, f.list())
 	}
 }
 

@@ -20,7 +20,7 @@ func TestRestarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := envtest.New(t, options)
-			client := itemCase.client(t, adminConfig(t, e), "")
+			client := itemCase.client(t, e.Admin(t), "")
 			want, err := client.Create(t.Context(), itemCase.object(t, "g"), metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -36,7 +36,7 @@ func TestRestarts(t *testing.T) {
 				if err := step.do(); err != nil {
 					t.Fatalf("%s: %v", step.name, err)
 				}
-				e.Eventually(t, "the object after the "+step.name, patience, func(ctx context.Context) error {
+				e.Eventually(t, "the object after the "+step.name, envtest.Patience, func(ctx context.Context) error {
 					got, err := client.Get(ctx, "g", metav1.GetOptions{})
 					if err == nil {
 						if diff := cmp.Diff(want, got); diff != "" {
@@ -47,7 +47,7 @@ func TestRestarts(t *testing.T) {
 				})
 				obj := itemCase.object(t, "")
 				obj.SetGenerateName("after-")
-				e.Eventually(t, "a write after the "+step.name, patience, func(ctx context.Context) error {
+				e.Eventually(t, "a write after the "+step.name, envtest.Patience, func(ctx context.Context) error {
 					_, err := client.Create(ctx, obj, metav1.CreateOptions{})
 					return err
 				})

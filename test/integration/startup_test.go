@@ -165,7 +165,7 @@ func sharedKubeconfig(t *testing.T) string {
 func newAccount(t *testing.T, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := adminClient(t, shared).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := shared.Client(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	path, err := shared.AccountKubeconfig(t.Context(), "default", name)

@@ -37,10 +37,10 @@ func TestBackup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := envtest.New(t, tc.options)
-			namespace := newNamespace(t, e)
+			namespace := e.NewNamespace(t)
 			want := map[string][]unstructured.Unstructured{}
 			for _, k := range kindCases {
-				client := k.client(t, adminConfig(t, e), namespace)
+				client := k.client(t, e.Admin(t), namespace)
 				for i := range 5 {
 					create(t, k, e, namespace, fmt.Sprintf("saved-%d", i))
 				}
@@ -72,7 +72,7 @@ func TestBackup(t *testing.T) {
 // create creates an object and returns its resource version.
 func create(t *testing.T, k kindCase, e *envtest.Environment, namespace, name string) string {
 	t.Helper()
-	created, err := k.client(t, adminConfig(t, e), namespace).Create(t.Context(), k.object(t, name), metav1.CreateOptions{})
+	created, err := k.client(t, e.Admin(t), namespace).Create(t.Context(), k.object(t, name), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,9 @@ func loseExternal(t *testing.T, e *envtest.Environment, file string) {
 // checkRestored checks that the objects are those that were saved, and that clients learn that the past is gone.
 func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace string, want []unstructured.Unstructured, lost string) {
 	t.Helper()
-	client := k.client(t, adminConfig(t, e), namespace)
+	client := k.client(t, e.Admin(t), namespace)
 	var got *unstructured.UnstructuredList
-	e.Eventually(t, "the API after the restore", patience, func(ctx context.Context) (err error) {
+	e.Eventually(t, "the API after the restore", envtest.Patience, func(ctx context.Context) (err error) {
 		got, err = client.List(ctx, metav1.ListOptions{})
 		return err
 	})

@@ -20,7 +20,7 @@ import (
 func TestStored(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
-			client := k.client(t, adminConfig(t, shared), newNamespace(t, shared))
+			client := k.client(t, shared.Admin(t), shared.NewNamespace(t))
 			name := uniqueName(t)
 			if _, err := client.Create(t.Context(), k.object(t, name), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)

@@ -29,9 +29,9 @@ func tableOf(t *testing.T, data []byte) metav1.Table {
 func TestTableColumns(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
-			namespace := newNamespace(t, shared)
+			namespace := shared.NewNamespace(t)
 			name := uniqueName(t)
-			client := k.client(t, adminConfig(t, shared), namespace)
+			client := k.client(t, shared.Admin(t), namespace)
 			if _, err := client.Create(t.Context(), k.object(t, name), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestTableColumns(t *testing.T) {
 			}
 			server := aggregator(t, shared)
 			for _, suffix := range []string{"", "/" + name, "?limit=1"} {
-				table := tableOf(t, server.get(t, path+suffix, http.Header{"Accept": {"application/json" + asTable}}).body)
+				table := tableOf(t, server.Get(t, path+suffix, http.Header{"Accept": {"application/json" + asTable}}).Body)
 				if diff := cmp.Diff(want, table.ColumnDefinitions, cmpopts.IgnoreFields(metav1.TableColumnDefinition{}, "Description")); diff != "" {
 					t.Errorf("GET %s (-want +got):\n%s", path+suffix, diff)
 				}

@@ -85,7 +85,7 @@ func prepareTracing(t *testing.T) ([]string, func(*testing.T, *envtest.Environme
 // testTracing: a client's trace goes through kube-apiserver, which does not trace, to our server and on to its etcd.
 func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 	k := kindCases[0]
-	path := k.path(newNamespace(t, e))
+	path := k.path(e.NewNamespace(t))
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	header := http.Header{"Traceparent": {"00-" + trace + "-" + parent + "-01"}, "Content-Type": {"application/json"}}
 	body, err := k.object(t, "traced").MarshalJSON()
@@ -93,15 +93,15 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 		t.Fatal(err)
 	}
 	// Who has no privileges cannot make our server trace: it would have come before the administrator's trace.
-	user := userWith(t, e, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.GroupVersions[0].Group}, Resources: []string{"*"}})
-	newEndpoint(t, user).get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" + parent + "-01"}})
-	if a := aggregator(t, e).do(t, http.MethodPost, path, header, body); a.status != http.StatusCreated {
-		t.Fatalf("create: %d %s, want 201", a.status, a.body)
+	user := e.User(t, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.GroupVersions[0].Group}, Resources: []string{"*"}})
+	envtest.NewEndpoint(t, user).Get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" + parent + "-01"}})
+	if a := aggregator(t, e).Do(t, http.MethodPost, path, header, body); a.Status != http.StatusCreated {
+		t.Fatalf("create: %d %s, want 201", a.Status, a.Body)
 	}
 
 	var request *tracev1.Span
 	var names []string
-	e.Eventually(t, "the spans of the request", patience, func(context.Context) error {
+	e.Eventually(t, "the spans of the request", envtest.Patience, func(context.Context) error {
 		request, names = nil, nil
 		for _, span := range c.spans(trace) {
 			names = append(names, span.Name)
@@ -118,7 +118,7 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 		t.Errorf("span of the request: %s under %s, want POST %s under the client's %s", request.Name, got, path, parent)
 	}
 	for _, want := range []string{"Create", "etcdserverpb.KV/Txn"} {
-		e.Eventually(t, "the span "+want, patience, func(context.Context) error { return below(c.spans(trace), request, want) })
+		e.Eventually(t, "the span "+want, envtest.Patience, func(context.Context) error { return below(c.spans(trace), request, want) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

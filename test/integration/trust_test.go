@@ -36,7 +36,7 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	}
 
 	writeTrust(t, e, certs.Bundle{oldCA.Certificate, newCA.Certificate})
-	e.Eventually(t, "the new CA to be trusted", patience, func(context.Context) error {
+	e.Eventually(t, "the new CA to be trusted", envtest.Patience, func(context.Context) error {
 		if got := status(newProxy); got != http.StatusCreated {
 			return fmt.Errorf("status %d", got)
 		}
@@ -51,8 +51,8 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	}
 	writeTrust(t, e, certs.Bundle{newCA.Certificate})
 	// kube-apiserver adds CAs to the ConfigMap and takes none out before it expires: that is an administrator's step.
-	admin := adminClient(t, e)
-	e.Eventually(t, "the old CA to be refused", patience, func(ctx context.Context) error {
+	admin := e.Client(t)
+	e.Eventually(t, "the old CA to be refused", envtest.Patience, func(ctx context.Context) error {
 		cm, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -69,8 +69,8 @@ func TestFrontProxyCAChanges(t *testing.T) {
 		return nil
 	})
 	// The aggregator itself now uses the new certificate.
-	e.Eventually(t, "a request through kube-apiserver", patience, func(ctx context.Context) error {
-		_, err := itemCase.client(t, adminConfig(t, e), "").List(ctx, metav1.ListOptions{})
+	e.Eventually(t, "a request through kube-apiserver", envtest.Patience, func(ctx context.Context) error {
+		_, err := itemCase.client(t, e.Admin(t), "").List(ctx, metav1.ListOptions{})
 		return err
 	})
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"example.com/extension-apiserver/test/fixture/api/v1alpha1"
 	"example.com/extension-apiserver/test/fixture/install"
 )
@@ -44,26 +41,4 @@ func renamed(version, field string) string {
 	}
 	return strings.NewReplacer("spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired",
 		"spec.maxReplicas", "spec.scale.limit", "].quantity", "].count").Replace(field)
-}
-
-// TestEngineVersions: what is written in one version is read in every other, and nothing is lost on the way.
-func TestEngineVersions(t *testing.T) {
-	namespace, config := newNamespace(t, shared), adminConfig(t, shared)
-	eachEngineVersion(t, func(t *testing.T, writer kindCase) {
-		name := "by-" + writer.resource.Version
-		if _, err := writer.client(t, config, namespace).Create(t.Context(), writer.object(t, name), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, gv := range install.GroupVersions {
-			reader := inVersion(gv.Version)
-			got, err := reader.client(t, config, namespace).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := reader.object(t, name)
-			if diff := cmp.Diff(want.Object["spec"], got.Object["spec"]); diff != "" || got.GetAPIVersion() != gv.String() {
-				t.Errorf("read as %s, want %s (-want +got):\n%s", got.GetAPIVersion(), gv, diff)
-			}
-		}
-	})
 }

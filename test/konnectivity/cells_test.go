@@ -58,7 +58,7 @@ func TestTunnels(t *testing.T) {
 			if i > 0 {
 				setTunnel(t, e, c.tunnel)
 			}
-			answers(t, e, adminConfig(t, e))
+			answers(t, e, e.Admin(t))
 			noRoute(t, e)
 			user := fmt.Sprintf("jane-%d", i)
 			before, err := count(t.Context(), e)
@@ -91,7 +91,7 @@ func TestTunnels(t *testing.T) {
 	// What the cells measure must notice a kube-apiserver that connects by itself.
 	t.Run("past the tunnel", func(t *testing.T) {
 		setTunnel(t, e, envtest.Tunnel{Network: envtest.EndpointRouting, Routed: true})
-		answers(t, e, adminConfig(t, e))
+		answers(t, e, e.Admin(t))
 		use(t, userConfig(t, e, "past"), func() {})
 		if err := carried(t.Context(), t, e, envtest.GRPCOverUDS, counts{}); err == nil {
 			t.Error("the metrics say that a tunnel carried what went past it")
@@ -101,7 +101,7 @@ func TestTunnels(t *testing.T) {
 
 // userConfig is a user with everything that the front proxy passes on.
 func userConfig(t *testing.T, e *envtest.Environment, name string) *rest.Config {
-	config := rest.CopyConfig(adminConfig(t, e))
+	config := rest.CopyConfig(e.Admin(t))
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: name, UID: "8aee5a4a", Groups: []string{"system:masters", "makers of ö"}, Extra: map[string][]string{"example.com/scope": {"a", "b c"}},
 	}
@@ -125,7 +125,7 @@ func noRoute(t *testing.T, e *envtest.Environment) {
 // clusterIP is the address of our Service.
 func clusterIP(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
-	service, err := adminClient(t, e).CoreV1().Services(envtest.Namespace).Get(t.Context(), envtest.ServiceName, metav1.GetOptions{})
+	service, err := e.Client(t).CoreV1().Services(envtest.Namespace).Get(t.Context(), envtest.ServiceName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +166,12 @@ func noAgent(t *testing.T, e *envtest.Environment, mode envtest.Mode) {
 // unavailable waits until requests fail for the reason, and say so, or our APIService is unavailable for it.
 func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 	t.Helper()
-	client, err := apiregistration.NewForConfig(adminConfig(t, e))
+	client, err := apiregistration.NewForConfig(e.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "our API to be unavailable", patience, func(ctx context.Context) error {
-		answer := get(ctx, adminConfig(t, e), items+"?limit=1")
+	e.Eventually(t, "our API to be unavailable", envtest.Patience, func(ctx context.Context) error {
+		answer := get(ctx, e.Admin(t), items+"?limit=1")
 		if answer == nil {
 			return errors.New("a request succeeded, want that none does")
 		}

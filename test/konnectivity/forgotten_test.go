@@ -65,7 +65,7 @@ func (f *forgotten) measure(t *testing.T) {
 	for n := range rounds {
 		all = append(all, f.round(t)...)
 		t.Logf("%s: round %d: %s", f.mode, n+1, f.held(t))
-		took := recovered(t, []*rest.Config{adminConfig(t, f.e)}, time.Now())
+		took := recovered(t, []*rest.Config{f.e.Admin(t)}, time.Now())
 		t.Logf("%s: round %d: our API answers %.1f s later; %s", f.mode, n+1, took[0].Seconds(), f.held(t))
 	}
 	agent.Kill()
@@ -122,7 +122,7 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 	if f.mode != envtest.GRPCOverUDS {
 		// With gRPC kube-apiserver is not told that a tunnel is lost. Its ping fails after 45 s, and its client ends one whose
 		// reader stalls after 10 s.
-		answered := recovered(t, []*rest.Config{adminConfig(t, f.e)}, began)[0]
+		answered := recovered(t, []*rest.Config{f.e.Admin(t)}, began)[0]
 		t.Logf("%s: our API answers %.1f s after the connection was lost", f.mode, answered.Seconds())
 	}
 	_ = slow.Close() // with gRPC it fails, because no answer comes
@@ -140,7 +140,7 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 func (f *forgotten) reconnected(t *testing.T) []net.Conn {
 	t.Helper()
 	var open []net.Conn
-	f.e.Eventually(t, "the agent to be connected again", patience, func(ctx context.Context) error {
+	f.e.Eventually(t, "the agent to be connected again", envtest.Patience, func(ctx context.Context) error {
 		conn, err := f.dialer(ctx)
 		if err == nil {
 			open = append(open, conn)
@@ -164,7 +164,7 @@ func (f *forgotten) metrics(t *testing.T) testutil.Metrics {
 
 func (f *forgotten) eventually(t *testing.T, what string, check func(testutil.Metrics) error) {
 	t.Helper()
-	f.e.Eventually(t, what, patience, func(ctx context.Context) error {
+	f.e.Eventually(t, what, envtest.Patience, func(ctx context.Context) error {
 		metrics, err := metricsOf(ctx, only(f.e).ProxyServer)
 		if err != nil {
 			return err

@@ -114,7 +114,7 @@ func refusedByAgents(t *testing.T, e *envtest.Environment, old generation) {
 // refusedByKubeAPIServer gives the server with TCP a certificate that its kube-apiserver trusted once.
 func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation) {
 	t.Helper()
-	k, config := only(e), adminConfig(t, e)
+	k, config := only(e), e.Admin(t)
 	refused(t, e, k, old, certs.KonnectivityServerDir, k.Log(), func(ctx context.Context) error {
 		if err := get(ctx, config, items+"?limit=1"); err == nil {
 			return errors.New("our API answers, want that kube-apiserver does not reach it")
@@ -135,7 +135,7 @@ func refused(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, old
 		t.Fatal(err)
 	}
 	const says = "certificate signed by unknown authority"
-	e.Eventually(t, "the client of "+pair+" to refuse it", patience, func(ctx context.Context) error {
+	e.Eventually(t, "the client of "+pair+" to refuse it", envtest.Patience, func(ctx context.Context) error {
 		if err := effect(ctx); err != nil {
 			return err
 		}

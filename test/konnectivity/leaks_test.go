@@ -40,7 +40,7 @@ func TestMeasureLeaks(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{{Mode: mode, Agents: 1}}})
-			k, config := only(e), adminConfig(t, e)
+			k, config := only(e), e.Admin(t)
 			restart := func(times int) {
 				for range times {
 					k.Agents[0].Kill()

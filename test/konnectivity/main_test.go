@@ -90,24 +90,6 @@ func start(t testing.TB, options envtest.Options) *envtest.Environment {
 // only is the kube-apiserver of an environment with one.
 func only(e *envtest.Environment) *envtest.KubeAPIServer { return e.KubeAPIServers[0] }
 
-func adminConfig(t testing.TB, e *envtest.Environment) *rest.Config {
-	t.Helper()
-	config, err := e.AdminConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-func adminClient(t testing.TB, e *envtest.Environment) kubernetes.Interface {
-	t.Helper()
-	client, err := e.AdminClient()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 // setTunnel changes how the kube-apiserver reaches our server, and fails the test if it cannot.
 func setTunnel(t *testing.T, e *envtest.Environment, tunnel envtest.Tunnel) {
 	t.Helper()

@@ -59,7 +59,7 @@ func metricsOf(ctx context.Context, p *envtest.KonnectivityProcess) (testutil.Me
 
 // apiServerMetrics are those of the only kube-apiserver.
 func apiServerMetrics(ctx context.Context, t testing.TB, e *envtest.Environment) (testutil.Metrics, error) {
-	return parse(read(ctx, adminConfig(t, e), "/metrics"))
+	return parse(read(ctx, e.Admin(t), "/metrics"))
 }
 
 // counts are what the agent counted until some moment: packets to the server with data, and endpoints that did not answer.

@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 			if tc.server {
 				log, seen = tc.k.ProxyServer.Log(), len(before)
 			}
-			e.Eventually(t, "the agent to be refused", patience, func(context.Context) error {
+			e.Eventually(t, "the agent to be refused", envtest.Patience, func(context.Context) error {
 				data, err := os.ReadFile(log)
 				if err == nil && !says.Match(data[seen:]) {
 					err = fmt.Errorf("%s does not say %q", log, tc.says)
@@ -99,7 +99,7 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, name, port, ready := adminClient(t, e), "https", int32(443), true
+	admin, name, port, ready := e.Client(t), "https", int32(443), true
 	meta := metav1.ObjectMeta{Name: "black-hole", Namespace: envtest.Namespace}
 	if _, err := admin.CoreV1().Services(envtest.Namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: port}}},
@@ -113,7 +113,7 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	client, err := apiregistration.NewForConfig(adminConfig(t, e))
+	client, err := apiregistration.NewForConfig(e.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	}
 	for i, k := range e.KubeAPIServers {
 		sent, slowest := 0, time.Duration(0)
-		e.Eventually(t, "the agent to give up a dial into the black hole", patience, func(ctx context.Context) error {
+		e.Eventually(t, "the agent to give up a dial into the black hole", envtest.Patience, func(ctx context.Context) error {
 			began := time.Now()
 			if err := get(ctx, configs[i], items+"?limit=1"); err != nil {
 				t.Errorf("our API beside the black hole: %v", err)

@@ -32,7 +32,7 @@ func TestRights(t *testing.T) {
 		Network: envtest.EndpointRouting, Unregistered: true, KubeAPIServerArgs: args,
 		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS, Agents: 1, Leases: true}},
 	})
-	k, client := only(e), adminClient(t, e)
+	k, client := only(e), e.Client(t)
 	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what counts is
 	// what they do when they are started again.
 	leased(t, e)
@@ -52,7 +52,7 @@ func TestRights(t *testing.T) {
 
 	// The server renews its Lease each 15 s.
 	const update = "update leases.coordination.k8s.io"
-	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", patience, func(context.Context) error {
+	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", envtest.Patience, func(context.Context) error {
 		data := auditLog(t, log)[seen:]
 		onlyUpdates := slices.DeleteFunc(slices.Clone(serverRights), func(right string) bool { return right != update })
 		return errors.Join(append(rights.Compare(server.Name, data, onlyUpdates, nil), rights.Compare(agentUser, data, agentRights, nil)...)...)

@@ -49,7 +49,7 @@ func TestTwoServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has what it was told to have, and looks for no more.
-	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", patience, func(ctx context.Context) error {
+	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.Patience, func(ctx context.Context) error {
 		var with, without int
 		for _, config := range configs {
 			err := get(ctx, config, items+"?limit=1")
@@ -78,7 +78,7 @@ func balanced(t *testing.T, e *envtest.Environment, servers float64) *envtest.Ko
 	if err := agent.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), patience, func(ctx context.Context) error {
+	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), envtest.Patience, func(ctx context.Context) error {
 		metrics, err := metricsOf(ctx, agent)
 		if err != nil {
 			return err

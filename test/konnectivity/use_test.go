@@ -38,7 +38,7 @@ const (
 // bigList makes items whose list has 5 MiB. Their annotations do not compress.
 func bigList(t testing.TB, e *envtest.Environment) {
 	t.Helper()
-	client, err := dynamic.NewForConfig(adminConfig(t, e))
+	client, err := dynamic.NewForConfig(e.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func expect(t *testing.T, events watch.Interface, want watch.EventType) {
 		if !open || event.Type != want {
 			t.Fatalf("watch: got %v (open: %t), want %s", event, open, want)
 		}
-	case <-time.After(patience):
-		t.Fatalf("watch: no event after %s, want %s", patience, want)
+	case <-time.After(envtest.Patience):
+		t.Fatalf("watch: no event after %s, want %s", envtest.Patience, want)
 	}
 }
 
@@ -177,7 +177,7 @@ func bigGet(t testing.TB, config *rest.Config) {
 // talk has a conversation with the console of the engine, and calls whileOpen in the middle of it.
 func talk(t *testing.T, config *rest.Config, whileOpen func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
 	defer cancel()
 	c := console.Open(ctx, t, config, "default", "w")
 	for i := range 3 {

@@ -23,7 +23,6 @@ const (
 	perRollout = 300
 	inAll      = 20_000
 	rounds     = 2
-	patience   = time.Minute
 	delay      = 15 * time.Second // that of manifests/base
 )
 
@@ -153,7 +152,7 @@ func (r *routes) set(ctx context.Context, s *envtest.Server, ready bool) {
 // await returns when the server is an endpoint again.
 func (r *routes) await(s *envtest.Server) {
 	r.t.Helper()
-	r.e.Eventually(r.t, s.Name+" to be an endpoint again", patience, func(context.Context) error {
+	r.e.Eventually(r.t, s.Name+" to be an endpoint again", envtest.Patience, func(context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !r.ready[s] {

@@ -77,11 +77,11 @@ func events(log string) ([]auditv1.Event, error) {
 func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]authorizationv1.SubjectAccessReview {
 	t.Helper()
 	marker := unique("marker")
-	if a := direct(t, e, &user.DefaultInfo{Name: marker}).do(t, http.MethodGet, "/metrics", nil, nil); a.status != http.StatusForbidden {
+	if a := direct(t, e, &user.DefaultInfo{Name: marker}).Do(t, http.MethodGet, "/metrics", nil, nil); a.Status != http.StatusForbidden {
 		t.Fatalf("GET /metrics as a user without rights: %s, want 403", a)
 	}
 	var reviews map[string][]authorizationv1.SubjectAccessReview
-	e.Eventually(t, "the event of the last check", patience, func(context.Context) error {
+	e.Eventually(t, "the event of the last check", envtest.Patience, func(context.Context) error {
 		reviews = map[string][]authorizationv1.SubjectAccessReview{}
 		all, err := events(l.kube)
 		if err != nil {

@@ -36,7 +36,7 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	allow(t, e, ofGroup(readers), "", everything, everywhere)
 	base := &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers}, Extra: map[string][]string{"scope": {"a"}}}
 	get := func(who *user.DefaultInfo, path string) int {
-		return direct(t, e, who).do(t, http.MethodGet, path, nil, nil).status
+		return direct(t, e, who).Do(t, http.MethodGet, path, nil, nil).Status
 	}
 	// Many times the same: fewer questions than requests, or nothing is remembered and the rest shows nothing.
 	const times = 20
@@ -89,7 +89,7 @@ func testRevocation(t *testing.T, e *envtest.Environment) {
 	who := &user.DefaultInfo{Name: unique("alice")}
 	// A server that knows neither of them yet: what the other test's connections leave is no matter.
 	server, front := direct(t, e, who), through(t, e, who)
-	get := func(s endpoint) int { return s.do(t, http.MethodGet, current+"/items", nil, nil).status }
+	get := func(s envtest.Endpoint) int { return s.Do(t, http.MethodGet, current+"/items", nil, nil).Status }
 	if got := get(server); got != http.StatusForbidden {
 		t.Fatalf("before there is a right: %d, want 403", got)
 	}
@@ -124,7 +124,7 @@ func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 		path := current + "/items/" + strings.Repeat("x", tc.length)
 		before := len(log.checks(t, e)[who.Name])
 		for range times {
-			if got := server.do(t, http.MethodGet, path, nil, nil).status; !slices.Contains([]int{400, 404}, got) {
+			if got := server.Do(t, http.MethodGet, path, nil, nil).Status; !slices.Contains([]int{400, 404}, got) {
 				t.Fatalf("a name of %d bytes: %d, want 404", tc.length, got)
 			}
 		}

@@ -19,7 +19,7 @@ type checkObjects struct{ namespace, engine, item string }
 
 func newCheckObjects(t *testing.T) checkObjects {
 	t.Helper()
-	s := checkObjects{newNamespace(t, shared), "w", unique("checked")}
+	s := checkObjects{shared.NewNamespace(t), "w", unique("checked")}
 	newEngine(t, shared, s.namespace, s.engine)
 	newItem(t, shared, s.item)
 	return s

@@ -66,7 +66,7 @@ func TestS22Checks(t *testing.T) {
 			server = direct(t, shared, users[i])
 		}
 		// The body of a watch has no end.
-		resp := server.open(t, c.method, c.path, c.header, body)
+		resp := server.Open(t, c.method, c.path, c.header, body)
 		if resp.StatusCode != c.status {
 			t.Errorf("%s: %s, want %d", c.name(), resp.Status, c.status)
 		}
@@ -93,7 +93,7 @@ func TestS22Checks(t *testing.T) {
 // complete fails if discovery has what the table has not, or the other way round: a new verb needs its row.
 func complete(t *testing.T, table []check) {
 	t.Helper()
-	client := adminClient(t, shared).Discovery()
+	client := shared.Client(t).Discovery()
 	for _, gv := range install.GroupVersions {
 		list, err := client.ServerResourcesForGroupVersion(gv.String())
 		if err != nil {

@@ -87,7 +87,7 @@ func TestS06S09S20Identity(t *testing.T) {
 		return config
 	}
 	impersonated := func(who rest.ImpersonationConfig) *rest.Config {
-		config := rest.CopyConfig(adminConfig(t, shared))
+		config := rest.CopyConfig(shared.Admin(t))
 		config.Impersonate = who
 		return config
 	}
@@ -114,9 +114,9 @@ func TestS06S09S20Identity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newEndpoint(t, tc.config)
-			said := server.must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
-			saw := server.must(t, http.MethodPost, current+reviews, nil, reviewJSON)
-			who := sameIdentity(t, said.body, saw.body)
+			said := server.Must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
+			saw := server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON)
+			who := sameIdentity(t, said.Body, saw.Body)
 			if tc.uid != (who.UID != "") || len(who.Extra) < tc.extra {
 				t.Errorf("the caller is %+v; want one with a UID: %t, with extra: %d, or this shows less than it should", who, tc.uid, tc.extra)
 			}
@@ -152,11 +152,11 @@ func TestS20Kubectl(t *testing.T) {
 func TestS06ExtraKeys(t *testing.T) {
 	anybody(t)
 	who := &user.DefaultInfo{Name: unique("mixed")}
-	saw := through(t, shared, who).must(t, http.MethodPost, current+reviews, http.Header{
+	saw := through(t, shared, who).Must(t, http.MethodPost, current+reviews, http.Header{
 		"Impersonate-Extra-Scope": {"a"}, "Impersonate-Extra-SCOPE-Two": {"b"}, "Impersonate-Extra-Example.com%2Fthree": {"c"},
 	}, reviewJSON)
 	want := map[string]authenticationv1.ExtraValue{"scope": {"a"}, "scope-two": {"b"}, "example.com/three": {"c"}}
-	if diff := cmp.Diff(want, seen(t, saw.body).UserInfo.Extra); diff != "" {
+	if diff := cmp.Diff(want, seen(t, saw.Body).UserInfo.Extra); diff != "" {
 		t.Errorf("extra (-want +got):\n%s", diff)
 	}
 }
@@ -164,7 +164,7 @@ func TestS06ExtraKeys(t *testing.T) {
 // accountConfig makes a ServiceAccount and returns the configuration of a client with its token.
 func accountConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
-	account, err := adminClient(t, e).CoreV1().ServiceAccounts(newNamespace(t, e)).
+	account, err := e.Client(t).CoreV1().ServiceAccounts(e.NewNamespace(t)).
 		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func accountConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(adminConfig(t, e))
+	config := rest.AnonymousClientConfig(e.Admin(t))
 	config.BearerToken = token
 	return config
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,14 +31,14 @@ type tenant struct {
 
 func newTenant(t *testing.T, who *user.DefaultInfo) tenant {
 	t.Helper()
-	n := tenant{own: newNamespace(t, shared), theirs: newNamespace(t, shared)}
+	n := tenant{own: shared.NewNamespace(t), theirs: shared.NewNamespace(t)}
 	for _, name := range []string{"a", "b", "c"} {
 		newEngine(t, shared, n.own, name)
 		newEngine(t, shared, n.theirs, secret+"-"+name)
 	}
 	allow(t, shared, ofUser(who.Name), n.own, everything)
-	page := admin(t, shared).must(t, http.MethodGet, enginesOf(n.theirs)+"?limit=1", nil, nil)
-	n.foreign = continued(t, page.body)
+	page := admin(t, shared).Must(t, http.MethodGet, enginesOf(n.theirs)+"?limit=1", nil, nil)
+	n.foreign = continued(t, page.Body)
 	return n
 }
 
@@ -57,12 +59,12 @@ type attack struct {
 	status             []int
 }
 
-func (n tenant) attacks(t *testing.T, server endpoint) []attack {
+func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 	own, theirs := enginesOf(n.own), enginesOf(n.theirs)
 	all := current + "/engines"
 	item := theirs + "/" + secret + "-a"
 	foreign := "continue=" + url.QueryEscape(n.foreign)
-	ownToken := "continue=" + url.QueryEscape(continued(t, server.must(t, http.MethodGet, own+"?limit=1", nil, nil).body))
+	ownToken := "continue=" + url.QueryEscape(continued(t, server.Must(t, http.MethodGet, own+"?limit=1", nil, nil).Body))
 	no, bad := []int{403}, []int{400}
 	// What is encoded stays one part of the path: a name that no object has, or a namespace without rights.
 	odd := []int{400, 403, 404}
@@ -119,26 +121,26 @@ func TestS23Isolation(t *testing.T) {
 	who := &user.DefaultInfo{Name: unique("tenant")}
 	n := newTenant(t, who)
 	theirs := func() string {
-		return string(admin(t, shared).must(t, http.MethodGet, enginesOf(n.theirs), nil, nil).body)
+		return string(admin(t, shared).Must(t, http.MethodGet, enginesOf(n.theirs), nil, nil).Body)
 	}
 	before := itemsOf(t, theirs())
-	for way, server := range map[string]endpoint{"aggregator": through(t, shared, who), "direct": direct(t, shared, who)} {
+	for way, server := range map[string]envtest.Endpoint{"aggregator": through(t, shared, who), "direct": direct(t, shared, who)} {
 		t.Run(way, func(t *testing.T) {
 			// The tenant's rights are real: the same requests in its own namespace succeed.
-			server.must(t, http.MethodGet, enginesOf(n.own), nil, nil)
-			server.must(t, http.MethodGet, enginesOf(n.own)+"/a", nil, nil)
+			server.Must(t, http.MethodGet, enginesOf(n.own), nil, nil)
+			server.Must(t, http.MethodGet, enginesOf(n.own)+"/a", nil, nil)
 			for _, a := range n.attacks(t, server) {
 				t.Run(a.name, func(t *testing.T) {
 					var header http.Header
 					if a.media != "" {
 						header = media(a.media)
 					}
-					got := server.do(t, a.method, a.path, header, a.body)
-					if !slices.Contains(a.status, got.status) {
+					got := server.Do(t, a.method, a.path, header, a.body)
+					if !slices.Contains(a.status, got.Status) {
 						t.Errorf("%s %s: %s, want %v", a.method, a.path, got, a.status)
 					}
 					// An error may repeat what the tenant itself sent.
-					if got.status/100 == 2 && bytes.Contains(got.body, []byte(`"name":"`+secret)) {
+					if got.Status/100 == 2 && bytes.Contains(got.Body, []byte(`"name":"`+secret)) {
 						t.Errorf("%s %s gave away an object: %s", a.method, a.path, got)
 					}
 				})
@@ -153,7 +155,7 @@ func TestS23Isolation(t *testing.T) {
 
 // watchesOwnOnly: a watch in the tenant's namespace shows nothing of another, in whatever order things are written.
 func watchesOwnOnly(t *testing.T, n tenant, who *user.DefaultInfo) {
-	resp := through(t, shared, who).open(t, http.MethodGet, enginesOf(n.own)+"?watch=1&timeoutSeconds=60", nil, nil)
+	resp := through(t, shared, who).Open(t, http.MethodGet, enginesOf(n.own)+"?watch=1&timeoutSeconds=60", nil, nil)
 	defer resp.Body.Close()
 	newEngine(t, shared, n.theirs, secret+"-late")
 	newEngine(t, shared, n.own, "late")

@@ -3,10 +3,7 @@
 package aggregated
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
@@ -29,9 +25,6 @@ var (
 	shared *envtest.Environment
 	logs   auditLogs
 )
-
-// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
-const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "audit-")
@@ -59,56 +52,25 @@ var (
 // unique makes names that no other test, and no earlier run of this one, has used.
 func unique(name string) string { return fmt.Sprintf("%s-%d", name, time.Now().UnixNano()) }
 
-func adminConfig(t *testing.T, e *envtest.Environment) *rest.Config {
-	t.Helper()
-	config, err := e.AdminConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-func adminClient(t *testing.T, e *envtest.Environment) kubernetes.Interface {
-	t.Helper()
-	client, err := e.AdminClient()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// endpoint is a server that a user sends requests to, as they are.
-type endpoint struct {
-	client *http.Client
-	url    string
-}
-
 // newEndpoint speaks HTTP/1.1, which upgrades need.
-func newEndpoint(t *testing.T, config *rest.Config) endpoint {
+func newEndpoint(t *testing.T, config *rest.Config) envtest.Endpoint {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Redirects are answers too, and not to be followed.
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	t.Cleanup(client.CloseIdleConnections)
-	return endpoint{client, config.Host}
+	return envtest.NewEndpoint(t, config)
 }
 
 // admin is kube-apiserver for an administrator.
-func admin(t *testing.T, e *envtest.Environment) endpoint {
+func admin(t *testing.T, e *envtest.Environment) envtest.Endpoint {
 	t.Helper()
-	return newEndpoint(t, adminConfig(t, e))
+	return newEndpoint(t, e.Admin(t))
 }
 
 // through is kube-apiserver for a user whom an administrator impersonates: behind kube-apiserver there is no difference to
 // the user itself, and any name, UID, group and extra can be had.
-func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) endpoint {
+func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
-	config := adminConfig(t, e)
+	config := e.Admin(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: who.Groups, Extra: who.Extra}
 	return newEndpoint(t, config)
 }
@@ -122,59 +84,11 @@ func proxyConfig(e *envtest.Environment) *rest.Config {
 }
 
 // direct is our server's own port for a user, as kube-apiserver would send its requests: for what kube-apiserver would not pass on.
-func direct(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) endpoint {
+func direct(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
 	config := proxyConfig(e)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport.NewAuthProxyRoundTripper(who.Name, who.UID, who.Groups, who.Extra, next)
 	})
 	return newEndpoint(t, config)
-}
-
-// answer is an answer as it came.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (a answer) String() string { return fmt.Sprintf("%d %.500s", a.status, a.body) }
-
-// open sends a request and returns the answer with its body not yet read. The caller closes it.
-func (e endpoint) open(t *testing.T, method, path string, header http.Header, body []byte) *http.Response {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, e.url+path, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	maps.Copy(req.Header, header)
-	resp, err := e.client.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	return resp
-}
-
-func (e endpoint) do(t *testing.T, method, path string, header http.Header, body []byte) answer {
-	t.Helper()
-	resp := e.open(t, method, path, header, body)
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%s %s: read the answer: %v", method, path, err)
-	}
-	return answer{resp.StatusCode, resp.Header, data}
-}
-
-// must expects an answer of 2xx: for what tests prepare, and for positive controls.
-func (e endpoint) must(t *testing.T, method, path string, header http.Header, body []byte) answer {
-	t.Helper()
-	a := e.do(t, method, path, header, body)
-	if a.status/100 != 2 {
-		t.Fatalf("%s %s: %s, want 2xx", method, path, a)
-	}
-	return a
 }

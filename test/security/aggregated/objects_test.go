@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,17 +18,6 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/fixture/install"
 )
-
-// newNamespace makes a namespace. Its objects end with the environment.
-func newNamespace(t *testing.T, e *envtest.Environment) string {
-	t.Helper()
-	ns, err := adminClient(t, e).CoreV1().Namespaces().
-		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "security-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ns.Name
-}
 
 func engineJSON(namespace, name string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Engine","metadata":{"name":%q,"namespace":%q},"spec":{"model":"pendulum","replicas":2,"maxReplicas":5}}`,
@@ -46,17 +34,17 @@ func enginesOf(namespace string) string { return current + "/namespaces/" + name
 
 func newEngine(t *testing.T, e *envtest.Environment, namespace, name string) {
 	t.Helper()
-	admin(t, e).must(t, http.MethodPost, enginesOf(namespace), nil, engineJSON(namespace, name))
+	admin(t, e).Must(t, http.MethodPost, enginesOf(namespace), nil, engineJSON(namespace, name))
 }
 
 func newItem(t *testing.T, e *envtest.Environment, name string) {
 	t.Helper()
-	admin(t, e).must(t, http.MethodPost, current+"/items", nil, itemJSON(name))
+	admin(t, e).Must(t, http.MethodPost, current+"/items", nil, itemJSON(name))
 }
 
 // same returns what is at a path, to be sent back.
 func same(path string) func(*testing.T) []byte {
-	return func(t *testing.T) []byte { return admin(t, shared).must(t, http.MethodGet, path, nil, nil).body }
+	return func(t *testing.T) []byte { return admin(t, shared).Must(t, http.MethodGet, path, nil, nil).Body }
 }
 
 // copyOf returns what is at a path with another name, to be created.
@@ -79,7 +67,7 @@ func copyOf(path, name string) func(*testing.T) []byte {
 // that it returns takes them away again, and returns when kube-apiserver knows of that.
 func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string, rules ...rbacv1.PolicyRule) (revoke func()) {
 	t.Helper()
-	rbac := adminClient(t, e).RbacV1()
+	rbac := e.Client(t).RbacV1()
 	subject.APIGroup = rbacv1.GroupName
 	role, err := rbac.ClusterRoles().Create(t.Context(),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "security-"}, Rules: rules}, metav1.CreateOptions{})
@@ -105,7 +93,7 @@ func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespa
 		t.Fatal(err)
 	}
 	settle := func(want bool) {
-		e.Eventually(t, fmt.Sprintf("rights of %s: %t", subject.Name, want), patience, func(ctx context.Context) error {
+		e.Eventually(t, fmt.Sprintf("rights of %s: %t", subject.Name, want), envtest.Patience, func(ctx context.Context) error {
 			for _, rule := range rules {
 				got, err := allowed(ctx, t, e, subject, namespace, rule)
 				if err != nil || got != want {
@@ -138,7 +126,7 @@ func allowed(ctx context.Context, t *testing.T, e *envtest.Environment, subject 
 			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
 		}
 	}
-	review, err := adminClient(t, e).AuthorizationV1().SubjectAccessReviews().
+	review, err := e.Client(t).AuthorizationV1().SubjectAccessReviews().
 		Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err

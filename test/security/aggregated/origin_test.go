@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/test/console"
@@ -61,7 +63,7 @@ func dialPlain(t *testing.T, address string) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return &wire{conn, bufio.NewReader(conn), address}
@@ -71,12 +73,12 @@ func dialPlain(t *testing.T, address string) *wire {
 // through kubectl proxy, which answers every page that the user's browser shows, nor at
 // kube-apiserver. The pages that a flag admits do.
 func TestS52ForeignOrigin(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
 	proxy := startKubectlProxy(t)
 	ways := map[string]func(*testing.T) *wire{
 		"kubectl proxy":  func(t *testing.T) *wire { return dialPlain(t, proxy) },
-		"kube-apiserver": func(t *testing.T) *wire { return dial(t, adminConfig(t, shared)) },
+		"kube-apiserver": func(t *testing.T) *wire { return dial(t, shared.Admin(t)) },
 	}
 	const watch = "watch"
 	paths := map[string]string{
@@ -115,7 +117,7 @@ func TestS52ForeignOrigin(t *testing.T) {
 						if what == watch && tc.origins == nil {
 							want = http.StatusForbidden // by the library, as of built-in kinds
 						}
-						if got.status != want {
+						if got.Status != want {
 							t.Errorf("%s, want %d", got, want)
 						}
 						return
@@ -125,7 +127,7 @@ func TestS52ForeignOrigin(t *testing.T) {
 					if what == watch {
 						want, reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
 					}
-					if err := json.Unmarshal(got.body, &status); err != nil || got.status != want ||
+					if err := json.Unmarshal(got.Body, &status); err != nil || got.Status != want ||
 						status.Reason != reason || !strings.Contains(status.Message, `the origin "`+tc.refused+`" is not allowed`) {
 						t.Errorf("%s (%v), want %d with a Status that names the origin %s", got, err, want, tc.refused)
 					}
@@ -138,9 +140,9 @@ func TestS52ForeignOrigin(t *testing.T) {
 // TestS52ClientGo: the client of client-go, which kubectl exec uses, sends no Origin: any but one
 // would be refused.
 func TestS52ClientGo(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
-	c := console.Open(t.Context(), t, adminConfig(t, shared), namespace, "w")
+	c := console.Open(t.Context(), t, shared.Admin(t), namespace, "w")
 	c.Echo(t, "tick")
 	c.Say(t, "exit")
 	if err := c.End(t); err != nil {
@@ -172,7 +174,7 @@ func TestS52Python(t *testing.T) {
 		}
 		t.Skipf("without Python's websocket-client (Debian's package python3-websocket): %v", err)
 	}
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
 	target := "ws://" + startKubectlProxy(t) + enginesOf(namespace) + "/w/console"
 	for settings, want := range map[string]string{
@@ -199,7 +201,7 @@ func TestS52RejectPaths(t *testing.T) {
 	if flag == nil {
 		t.Fatal("docs/add-a-resource.md has no command kubectl proxy --reject-paths")
 	}
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
 	newEngine(t, shared, namespace, "console")
 	rejecting, plain := startKubectlProxy(t, "--reject-paths="+strings.Replace(string(flag[1]), "widgets", "engines", 1)), startKubectlProxy(t)
@@ -220,7 +222,7 @@ func TestS52RejectPaths(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			w := dialPlain(t, rejecting)
 			w.send(t, http.MethodGet, path, "", upgradeLines("websocket")...)
-			if got, err := w.receive(); err != nil || got.status != want {
+			if got, err := w.receive(); err != nil || got.Status != want {
 				t.Errorf("%s (%v), want %d", got, err, want)
 			}
 		})
@@ -229,7 +231,7 @@ func TestS52RejectPaths(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			w := dialPlain(t, rejecting)
 			w.send(t, http.MethodGet, path, "")
-			if got, err := w.receive(); err != nil || got.status != want {
+			if got, err := w.receive(); err != nil || got.Status != want {
 				t.Errorf("%s (%v), want %d", got, err, want)
 			}
 		})
@@ -237,7 +239,7 @@ func TestS52RejectPaths(t *testing.T) {
 	t.Run("without the flag", func(t *testing.T) {
 		w := dialPlain(t, plain)
 		w.send(t, http.MethodGet, base+"/w/console", "", upgradeLines("websocket")...)
-		if got, err := w.receive(); err != nil || got.status != http.StatusSwitchingProtocols {
+		if got, err := w.receive(); err != nil || got.Status != http.StatusSwitchingProtocols {
 			t.Errorf("%s (%v), want 101", got, err)
 		}
 	})

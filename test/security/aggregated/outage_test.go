@@ -20,7 +20,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS21Outage: while kube-apiserver gives no answer, our server lets nobody in whom it has not asked about before; it says of itself
+// TestS21Outage: while kube-apiserver gives no envtest.Answer, our server lets nobody in whom it has not asked about before; it says of itself
 // what is wrong, lives, and works again as soon as kube-apiserver does. Nothing restarts it.
 func TestS21Outage(t *testing.T) {
 	t.Parallel()
@@ -33,8 +33,8 @@ func TestS21Outage(t *testing.T) {
 	members := unique("members")
 	allow(t, e, ofGroup(members), "", everything, everywhere)
 	known := &user.DefaultInfo{Name: unique("known"), Groups: []string{members}}
-	get := func(who *user.DefaultInfo, path string) answer {
-		return direct(t, e, who).do(t, http.MethodGet, path, nil, nil)
+	get := func(who *user.DefaultInfo, path string) envtest.Answer {
+		return direct(t, e, who).Do(t, http.MethodGet, path, nil, nil)
 	}
 	stranger := func() *user.DefaultInfo {
 		return &user.DefaultInfo{Name: unique("stranger"), Groups: []string{members}}
@@ -42,10 +42,10 @@ func TestS21Outage(t *testing.T) {
 	const list = "/items"
 	// The positive control: before the outage, both have the right.
 	for _, who := range []*user.DefaultInfo{known, stranger()} {
-		if got := get(who, "/metrics"); got.status != http.StatusOK {
+		if got := get(who, "/metrics"); got.Status != http.StatusOK {
 			t.Fatalf("metrics with the right: %s, want 200", got)
 		}
-		if got := get(who, current+list); got.status != http.StatusOK {
+		if got := get(who, current+list); got.Status != http.StatusOK {
 			t.Fatalf("list with the right: %s, want 200", got)
 		}
 	}
@@ -53,14 +53,14 @@ func TestS21Outage(t *testing.T) {
 		pause(t, e, syscall.SIGSTOP)
 		defer pause(t, e, syscall.SIGCONT)
 		refuseAll(t, e, stranger)
-		if got := get(known, current+list); got.status != http.StatusOK {
+		if got := get(known, current+list); got.Status != http.StatusOK {
 			t.Errorf("what was allowed before, and is remembered: %s, want 200", got)
 		}
 		// That /readyz says it too, a little later, is shown by TestS13Silence: kube-controller-manager would not outlive the wait.
-		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.body), `apiserver_delegated_authz_request_total{code="<error>"}`) {
+		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.Body), `apiserver_delegated_authz_request_total{code="<error>"}`) {
 			t.Errorf("metrics: %s; want checks that failed among them", metrics)
 		}
-		if got := get(known, "/livez"); got.status != http.StatusOK {
+		if got := get(known, "/livez"); got.Status != http.StatusOK {
 			t.Errorf("livez: %s, want 200: to restart the server would mend nothing", got)
 		}
 	})
@@ -81,19 +81,19 @@ func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 		{"DELETE", current + "/items"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
 	}
 	const times = 5
-	results := make([]answer, times*len(requests))
+	results := make([]envtest.Answer, times*len(requests))
 	var all sync.WaitGroup
 	for i := range results {
 		server, request := direct(t, e, stranger()), requests[i%len(requests)]
-		all.Go(func() { results[i] = server.do(t, request.method, request.path, nil, reviewJSON) })
+		all.Go(func() { results[i] = server.Do(t, request.method, request.path, nil, reviewJSON) })
 	}
 	all.Wait()
 	in := 0
 	for i, got := range results {
-		if got.status == http.StatusInternalServerError {
+		if got.Status == http.StatusInternalServerError {
 			continue
 		}
-		if got.status < 300 {
+		if got.Status < 300 {
 			in++
 		}
 		t.Errorf("%s %s: %s, want 500", requests[i%len(requests)].method, requests[i%len(requests)].path, got)
@@ -106,16 +106,16 @@ func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 // recovered waits until users are let in whom the server has not seen, and it is ready.
 func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
-	e.Eventually(t, "requests to be authorized again", patience, func(context.Context) error {
+	e.Eventually(t, "requests to be authorized again", envtest.Patience, func(context.Context) error {
 		for _, path := range []string{current + "/items", "/readyz"} {
-			if got := direct(t, e, stranger()).do(t, http.MethodGet, path, nil, nil); got.status != http.StatusOK {
+			if got := direct(t, e, stranger()).Do(t, http.MethodGet, path, nil, nil); got.Status != http.StatusOK {
 				return fmt.Errorf("GET %s: %s", path, got)
 			}
 		}
 		return nil
 	})
-	e.Eventually(t, "requests through kube-apiserver", patience, func(context.Context) error {
-		if got := through(t, e, stranger()).do(t, http.MethodGet, current+"/items", nil, nil); got.status != http.StatusOK {
+	e.Eventually(t, "requests through kube-apiserver", envtest.Patience, func(context.Context) error {
+		if got := through(t, e, stranger()).Do(t, http.MethodGet, current+"/items", nil, nil); got.Status != http.StatusOK {
 			return fmt.Errorf("list: %s", got)
 		}
 		return nil
@@ -132,7 +132,7 @@ func pause(t *testing.T, e *envtest.Environment, signal syscall.Signal) {
 	if signal != syscall.SIGSTOP {
 		return
 	}
-	e.Eventually(t, "kube-apiserver to be stopped", patience, func(context.Context) error {
+	e.Eventually(t, "kube-apiserver to be stopped", envtest.Patience, func(context.Context) error {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 		if err != nil {
 			return err

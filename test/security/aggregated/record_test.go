@@ -33,7 +33,7 @@ func TestS49Audit(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob := &user.DefaultInfo{Name: unique("bob"), UID: "uid-ö", Groups: []string{members, "two"}, Extra: map[string][]string{"example.com/scope": {"a", "b"}}}
-	impersonated := rest.CopyConfig(adminConfig(t, shared))
+	impersonated := rest.CopyConfig(shared.Admin(t))
 	impersonated.Impersonate = rest.ImpersonationConfig{UserName: bob.Name, UID: bob.UID, Groups: bob.Groups, Extra: bob.Extra}
 	account := accountConfig(t, shared)
 	allow(t, shared, ofGroup("system:serviceaccounts"), "", everything)
@@ -46,21 +46,21 @@ func TestS49Audit(t *testing.T) {
 		"impersonation":        {impersonated, envtest.Admin},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace := newNamespace(t, shared)
+			namespace := shared.NewNamespace(t)
 			newEngine(t, shared, namespace, "w")
 			server := newEndpoint(t, tc.config)
-			self := server.must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
+			self := server.Must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
 			for _, r := range recorded(namespace) {
 				t.Run(r.name, func(t *testing.T) {
 					var header http.Header
 					if r.method == http.MethodPatch {
 						header = media(types.MergePatchType)
 					}
-					got := server.do(t, r.method, r.path, header, r.body)
-					if got.status != r.status {
+					got := server.Do(t, r.method, r.path, header, r.body)
+					if got.Status != r.status {
 						t.Errorf("%s, want %d", got, r.status)
 					}
-					compareRecords(t, got.header.Get("Audit-Id"), r, selfInfo(t, self.body), tc.impersonator)
+					compareRecords(t, got.Header.Get("Audit-Id"), r, selfInfo(t, self.Body), tc.impersonator)
 				})
 			}
 		})
@@ -146,7 +146,7 @@ func compareRecords(t *testing.T, id string, r record, who authenticationv1.User
 func completed(t *testing.T, log, id string) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event
-	shared.Eventually(t, "the event "+id+" in "+log, patience, func(context.Context) error {
+	shared.Eventually(t, "the event "+id+" in "+log, envtest.Patience, func(context.Context) error {
 		all, err := events(log)
 		if err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -19,7 +21,7 @@ import (
 // TestS42NoRedirect crawls all that our server serves, and what is near it: a redirect would send clients, with their
 // credentials, or kube-apiserver itself, where an answer says (CVE-2022-3172).
 func TestS42NoRedirect(t *testing.T) {
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
 	newItem(t, shared, namespace)
 	master := &user.DefaultInfo{Name: "crawler", Groups: []string{user.SystemPrivilegedGroup}}
@@ -51,9 +53,9 @@ func TestS42NoRedirect(t *testing.T) {
 }
 
 // notRedirected fails for any answer of 3xx. Nothing in these requests is conditional.
-func notRedirected(t *testing.T, server endpoint, method, path string) {
+func notRedirected(t *testing.T, server envtest.Endpoint, method, path string) {
 	t.Helper()
-	resp := server.open(t, method, path, nil, nil)
+	resp := server.Open(t, method, path, nil, nil)
 	if err := resp.Body.Close(); err != nil {
 		t.Error(err)
 	}
@@ -62,9 +64,9 @@ func notRedirected(t *testing.T, server endpoint, method, path string) {
 	}
 }
 
-func isServed(t *testing.T, server endpoint, path string) bool {
+func isServed(t *testing.T, server envtest.Endpoint, path string) bool {
 	t.Helper()
-	resp := server.open(t, http.MethodGet, path+"?timeoutSeconds=1", nil, nil)
+	resp := server.Open(t, http.MethodGet, path+"?timeoutSeconds=1", nil, nil)
 	defer resp.Body.Close()
 	return resp.StatusCode/100 == 2
 }
@@ -72,10 +74,10 @@ func isServed(t *testing.T, server endpoint, path string) bool {
 var parameter = regexp.MustCompile(`\{[a-z]+\}`)
 
 // crawl returns the paths in the index and in the OpenAPI documents, with parameters that exist.
-func crawl(t *testing.T, server endpoint, namespace string) []string {
+func crawl(t *testing.T, server envtest.Endpoint, namespace string) []string {
 	t.Helper()
 	var index struct{ Paths []string }
-	if err := json.Unmarshal(server.must(t, http.MethodGet, "/", nil, nil).body, &index); err != nil {
+	if err := json.Unmarshal(server.Must(t, http.MethodGet, "/", nil, nil).Body, &index); err != nil {
 		t.Fatal(err)
 	}
 	found := sets.New(index.Paths...).Insert("/", "/version", "/nowhere", "/debug/pprof", "/openapi", "/logs")
@@ -85,7 +87,7 @@ func crawl(t *testing.T, server endpoint, namespace string) []string {
 	}
 	for _, document := range documents {
 		var doc struct{ Paths map[string]any }
-		if err := json.Unmarshal(server.must(t, http.MethodGet, document, http.Header{"Accept": {"application/json"}}, nil).body, &doc); err != nil {
+		if err := json.Unmarshal(server.Must(t, http.MethodGet, document, http.Header{"Accept": {"application/json"}}, nil).Body, &doc); err != nil {
 			t.Fatal(err)
 		}
 		found.Insert(document)

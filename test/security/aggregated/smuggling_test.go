@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -44,7 +46,7 @@ func dial(t *testing.T, config *rest.Config) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return &wire{conn, bufio.NewReader(conn), target.Host}
@@ -63,17 +65,17 @@ func (w *wire) send(t *testing.T, method, path, body string, lines ...string) {
 }
 
 // receive reads an answer. The error is that of a connection which is closed.
-func (w *wire) receive() (answer, error) {
+func (w *wire) receive() (envtest.Answer, error) {
 	resp, err := http.ReadResponse(w.reader, nil)
 	if err != nil {
-		return answer{}, err
+		return envtest.Answer{}, err
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return answer{resp.StatusCode, resp.Header, nil}, nil
+		return envtest.Answer{Status: resp.StatusCode, Header: resp.Header}, nil
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, body}, err
+	return envtest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, err
 }
 
 // TestS07Smuggling: a client of kube-apiserver cannot make our server take it for another, by any header that it sends.
@@ -134,14 +136,14 @@ func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
 	}
-	if got.status == http.StatusServiceUnavailable && refused == got.status {
+	if got.Status == http.StatusServiceUnavailable && refused == got.Status {
 		// kube-apiserver hides the answer to an upgrade that is none. The log tells who it was for our server.
-		own := completed(t, logs.server, got.header.Get("Audit-Id"))
+		own := completed(t, logs.server, got.Header.Get("Audit-Id"))
 		isMallory(t, own.User)
 		return
 	}
-	if got.status/100 != 2 {
-		if refused == 0 || refused > 0 && got.status != refused {
+	if got.Status/100 != 2 {
+		if refused == 0 || refused > 0 && got.Status != refused {
 			t.Errorf("%s, want %d (0: 201)", got, refused)
 		}
 		return
@@ -149,7 +151,7 @@ func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
 	if refused > 0 {
 		t.Errorf("%s, want %d", got, refused)
 	}
-	isMallory(t, *seen(t, got.body).UserInfo)
+	isMallory(t, *seen(t, got.Body).UserInfo)
 }
 
 func isMallory(t *testing.T, who authenticationv1.UserInfo) {
@@ -169,8 +171,10 @@ func TestS20Refused(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: bob}
-	post := func() answer { return newEndpoint(t, config).do(t, http.MethodPost, current+reviews, nil, reviewJSON) }
-	if got := post(); got.status != http.StatusForbidden || !strings.Contains(string(got.body), `cannot impersonate`) {
+	post := func() envtest.Answer {
+		return newEndpoint(t, config).Do(t, http.MethodPost, current+reviews, nil, reviewJSON)
+	}
+	if got := post(); got.Status != http.StatusForbidden || !strings.Contains(string(got.Body), `cannot impersonate`) {
 		t.Errorf("impersonation without the right: %s, want 403 of kube-apiserver", got)
 	}
 	if got := specs(logs.checks(t, shared)[bob]); got != nil {
@@ -178,11 +182,11 @@ func TestS20Refused(t *testing.T) {
 	}
 	// The same request with the right, which is for one user and no group.
 	allow(t, shared, ofUser(name), "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}})
-	if got := post(); got.status != http.StatusCreated || seen(t, got.body).UserInfo.Username != bob {
+	if got := post(); got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != bob {
 		t.Errorf("impersonation with the right: %s, want 201 as %s", got, bob)
 	}
 	config.Impersonate.Groups = []string{user.SystemPrivilegedGroup}
-	if got := post(); got.status != http.StatusForbidden {
+	if got := post(); got.Status != http.StatusForbidden {
 		t.Errorf("impersonation of system:masters with the right to impersonate users: %s, want 403", got)
 	}
 }
@@ -202,10 +206,10 @@ func TestS20Constrained(t *testing.T) {
 	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: bob}
 	server := newEndpoint(t, config)
-	if got := server.must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t, got.body).UserInfo.Username != bob {
+	if got := server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t, got.Body).UserInfo.Username != bob {
 		t.Errorf("create of a review, to which the right is: %s, want it as %s", got, bob)
 	}
-	if got := server.do(t, http.MethodGet, current+"/items", nil, nil); got.status != http.StatusForbidden {
+	if got := server.Do(t, http.MethodGet, current+"/items", nil, nil); got.Status != http.StatusForbidden {
 		t.Errorf("list, to which the right is not: %s, want 403", got)
 	}
 	if got := specs(logs.checks(t, shared)[bob]); len(got) != 1 {

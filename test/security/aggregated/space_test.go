@@ -35,10 +35,10 @@ func TestS07Space(t *testing.T) {
 	name := unique("alice")
 	config := spaced(t, name+" ", "makers ")
 	server := newEndpoint(t, config)
-	sameIdentity(t, server.must(t, http.MethodPost, selfReviews, nil, []byte(selfReview)).body, server.must(t, http.MethodPost, current+reviews, nil, reviewJSON).body)
+	sameIdentity(t, server.Must(t, http.MethodPost, selfReviews, nil, []byte(selfReview)).Body, server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON).Body)
 
-	got := server.do(t, http.MethodPost, current+reviews, upgrade(), reviewJSON)
-	seen := completed(t, logs.server, got.header.Get("Audit-Id")).User
+	got := server.Do(t, http.MethodPost, current+reviews, upgrade(), reviewJSON)
+	seen := completed(t, logs.server, got.Header.Get("Audit-Id")).User
 	seen.Extra = nil
 	want := authenticationv1.UserInfo{Username: name, Groups: []string{"makers", user.AllAuthenticated}}
 	if diff := cmp.Diff(want, seen); diff != "" {
@@ -67,7 +67,7 @@ func spaced(t *testing.T, name, group string) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(adminConfig(t, shared))
+	config := rest.AnonymousClientConfig(shared.Admin(t))
 	config.CertData = pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
 	if config.KeyData, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 // (CVE-2018-1002105).
 func TestS43Tunnel(t *testing.T) {
 	anybody(t)
-	namespace := newNamespace(t, shared)
+	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
 	mallory := unique("mallory")
 	config, err := shared.Config(mallory)
@@ -49,7 +49,7 @@ func TestS43Tunnel(t *testing.T) {
 				w := dial(t, config)
 				w.send(t, http.MethodGet, tc.path, "", upgradeLines(protocol)...)
 				got, err := w.receive()
-				if err != nil || got.status != tc.status {
+				if err != nil || got.Status != tc.status {
 					t.Errorf("%s: %s (%v), want %d", protocol, got, err, tc.status)
 				}
 				w.claim(t, protocol, mallory)
@@ -60,7 +60,7 @@ func TestS43Tunnel(t *testing.T) {
 		allow(t, shared, ofUser(mallory), "", rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"engines/console"}, Verbs: []string{"create"}})
 		w := dial(t, config)
 		w.send(t, http.MethodGet, item+"/console", "", upgradeLines("websocket")...)
-		if got, err := w.receive(); err != nil || got.status != http.StatusSwitchingProtocols {
+		if got, err := w.receive(); err != nil || got.Status != http.StatusSwitchingProtocols {
 			t.Fatalf("%s (%v), want 101", got, err)
 		}
 		// A request is no frame of a WebSocket: our server ends the connection and reads no further one.
@@ -97,7 +97,7 @@ func (w *wire) claim(t *testing.T, what, name string) {
 	if err != nil {
 		return
 	}
-	if got.status != http.StatusCreated || seen(t, got.body).UserInfo.Username != name {
+	if got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != name {
 		t.Errorf("%s: the second request was answered with %s; want a closed connection, or one of %s itself", what, got, name)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,7 +146,7 @@ func TestS25Revoked(t *testing.T) {
 	} {
 		s.get(t, proxy, header).want(t, name, http.StatusForbidden)
 	}
-	shared.Eventually(t, "the right to be gone", patience, func(context.Context) error {
+	shared.Eventually(t, "the right to be gone", envtest.Patience, func(context.Context) error {
 		if got := s.get(t, proxy, ann); got.status != http.StatusForbidden {
 			return fmt.Errorf("%s, want 403", got)
 		}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
@@ -74,7 +76,7 @@ func TestS29Bodies(t *testing.T) {
 			t.Run(protocol+"/"+tc.name, func(t *testing.T) {
 				send := func(body io.Reader) answer {
 					// A client has a time of its own for each; the server has taken what it takes long before.
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
 					defer cancel()
 					req, err := http.NewRequestWithContext(ctx, tc.method, ann.base+tc.path, body)
 					if err != nil {

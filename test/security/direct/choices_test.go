@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -53,7 +55,7 @@ func TestS11WeakTrust(t *testing.T) {
 				weak := m.data()
 				tc.weaken(weak)
 				m.set(weak)
-				shared.Eventually(t, "the front proxy to be refused", patience, func(context.Context) error { return s.reads(t, proxy, forged(), "") })
+				shared.Eventually(t, "the front proxy to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, forged(), "") })
 				if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body, "[-]front-proxy-trust failed") {
 					t.Errorf("readyz: %s, want the check front-proxy-trust to fail", got)
 				}
@@ -145,7 +147,7 @@ func TestS21ReviewsForbidden(t *testing.T) {
 	})
 	s := start(t, r)
 	const want = "this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization)"
-	shared.Eventually(t, "the log to name the right", patience, func(context.Context) error {
+	shared.Eventually(t, "the log to name the right", envtest.Patience, func(context.Context) error {
 		if !strings.Contains(s.log(), want) {
 			return fmt.Errorf("not in the log")
 		}
@@ -163,7 +165,7 @@ func TestS13Silence(t *testing.T) {
 	s := newServer(t)
 	proxy := frontProxy(t)
 	s.script("/", reset)
-	shared.Eventually(t, "readyz to fail", patience, func(context.Context) error {
+	shared.Eventually(t, "readyz to fail", envtest.Patience, func(context.Context) error {
 		// A request that nobody can authorize makes the server look.
 		got := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"ann"}}, "")
 		if got.status < http.StatusInternalServerError {

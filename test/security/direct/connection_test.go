@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestS41LoopbackName: our server has a certificate for itself, shown to whoever asks for its name. The name opens nothing: the
@@ -28,7 +30,7 @@ func TestS41LoopbackName(t *testing.T) {
 	}
 	config.ServerName = name
 	dial := func() (*tls.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", s.address, config)
+		return tls.DialWithDialer(&net.Dialer{Timeout: envtest.Patience}, "tcp", s.address, config)
 	}
 	// Nobody's CA vouches for it.
 	_, err = dial()
@@ -68,7 +70,7 @@ func TestS41LoopbackName(t *testing.T) {
 		if name == "" {
 			config.ServerName = "127.0.0.1" // no SNI is sent for an address
 		}
-		_, err = tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", s.address, config)
+		_, err = tls.DialWithDialer(&net.Dialer{Timeout: envtest.Patience}, "tcp", s.address, config)
 		if wrong := new(x509.HostnameError); !errors.As(err, wrong) || len(wrong.Certificate.DNSNames) == 0 {
 			t.Errorf("handshake for %q: %v, want the certificate of the Service", name, err)
 		}
@@ -78,7 +80,7 @@ func TestS41LoopbackName(t *testing.T) {
 // send writes to a connection and reads one answer with its body.
 func send(t *testing.T, conn net.Conn, request string) *http.Response {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, request); err != nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/prometheus/procfs"
 )
 
@@ -82,7 +84,7 @@ func (s *server) keep(t *testing.T, cert *tls.Certificate) *keeper {
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &keeper{http.Client{Transport: transport, CheckRedirect: noRedirect, Timeout: patience}, "https://" + s.address}
+	return &keeper{http.Client{Transport: transport, CheckRedirect: noRedirect, Timeout: envtest.Patience}, "https://" + s.address}
 }
 
 func (k *keeper) try(method, path string, header http.Header, body string) answer {

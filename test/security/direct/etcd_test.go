@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -143,7 +145,7 @@ func TestEtcdFails(t *testing.T) {
 				})
 			}
 			all.Wait()
-			shared.Eventually(t, "the server to say what is wrong", patience, func(context.Context) error {
+			shared.Eventually(t, "the server to say what is wrong", envtest.Patience, func(context.Context) error {
 				if got := ask(http.MethodGet, "/readyz?verbose", ""); got.status != http.StatusInternalServerError || !strings.Contains(got.body, "[-]etcd failed") {
 					return fmt.Errorf("/readyz: %s, want the check etcd to fail", got)
 				}
@@ -151,7 +153,7 @@ func TestEtcdFails(t *testing.T) {
 			})
 			w.set(passes)
 			s.waitReady(t)
-			shared.Eventually(t, "requests to be answered again", patience, func(context.Context) error {
+			shared.Eventually(t, "requests to be answered again", envtest.Patience, func(context.Context) error {
 				got := ask(http.MethodGet, protected+"/kept", "")
 				if diff := cmp.Diff(before.body, got.body); diff != "" || got.status != http.StatusOK {
 					return fmt.Errorf("%d (-before +after):\n%s", got.status, diff)

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -92,7 +94,7 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 			for _, spec := range s.access(t) {
 				t.Errorf("SubjectAccessReview for %s, want none", spec.User)
 			}
-			shared.Eventually(t, "the reason in the log", patience, func(context.Context) error {
+			shared.Eventually(t, "the reason in the log", envtest.Patience, func(context.Context) error {
 				if log := s.log()[before:]; !strings.Contains(log, tc.log) {
 					return fmt.Errorf("got %q, want %q in it", log, tc.log)
 				}

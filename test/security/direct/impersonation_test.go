@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -33,7 +35,7 @@ func auditArgs(t *testing.T) (args []string, log string) {
 func auditOf(t *testing.T, log, id string) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event
-	shared.Eventually(t, "the audit event "+id, patience, func(context.Context) error {
+	shared.Eventually(t, "the audit event "+id, envtest.Patience, func(context.Context) error {
 		file, err := os.Open(log)
 		if err != nil {
 			return err

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -65,7 +67,7 @@ func TestS12OpenConnection(t *testing.T) {
 			data := m.data()
 			tc.change(data)
 			m.set(data)
-			shared.Eventually(t, "the open connection to be refused", patience, func(context.Context) error {
+			shared.Eventually(t, "the open connection to be refused", envtest.Patience, func(context.Context) error {
 				if got := get(open); got.status != http.StatusUnauthorized {
 					return fmt.Errorf("%s, want 401", got)
 				}
@@ -73,7 +75,7 @@ func TestS12OpenConnection(t *testing.T) {
 			})
 			m.set(trusted)
 			// A refusal over HTTP/2 closes the connection.
-			shared.Eventually(t, "a new connection to be trusted again", patience, func(context.Context) error {
+			shared.Eventually(t, "a new connection to be trusted again", envtest.Patience, func(context.Context) error {
 				if got := s.get(t, frontProxy(t), forged()); got.status != http.StatusOK {
 					return fmt.Errorf("%s, want 200", got)
 				}
@@ -88,7 +90,7 @@ func TestS12OpenConnection(t *testing.T) {
 		}
 		open := oneConnection(t, pairOf(pair))
 		get(open).want(t, "before it expires", http.StatusOK)
-		shared.Eventually(t, "the expired certificate to be refused", patience, func(context.Context) error {
+		shared.Eventually(t, "the expired certificate to be refused", envtest.Patience, func(context.Context) error {
 			sent := time.Now()
 			got := get(open)
 			if got.status == http.StatusOK && sent.Before(pair.Certificate.NotAfter) {

@@ -50,7 +50,7 @@ func (s *server) try(cert *tls.Certificate, method, path string, header http.Hea
 
 // send is try over the connections of a transport.
 func (s *server) send(transport http.RoundTripper, method, path string, header http.Header, body string) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -164,12 +164,12 @@ func (s *server) dial(t *testing.T, cert *tls.Certificate, protocol string) *tls
 		t.Fatal(err)
 	}
 	config.NextProtos = []string{protocol}
-	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: config}).DialContext(t.Context(), "tcp", s.address)
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: envtest.Patience}, Config: config}).DialContext(t.Context(), "tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return conn.(*tls.Conn)

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,8 +36,6 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
-	patience = time.Minute
 	// protected is a path that nobody but the user "boss" and the group "bosses" may read.
 	protected = "/apis/fixture.example.com/v1/items"
 	// whoami is where every authenticated user may create an IdentityReview.
@@ -137,7 +134,7 @@ func (s *server) end() string {
 
 func (s *server) waitReady(t *testing.T) {
 	t.Helper()
-	shared.Eventually(t, "our server to be ready", patience, func(context.Context) error {
+	shared.Eventually(t, "our server to be ready", envtest.Patience, func(context.Context) error {
 		select {
 		case <-s.done:
 			t.Fatalf("our server ended:\n%s", s.log())
@@ -193,7 +190,7 @@ var grantOnce = sync.OnceValue(func() error {
 
 // grant binds rules to subjects, and returns when kube-apiserver answers accordingly: our server keeps a refusal for 10 s.
 func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
 	defer cancel()
 	client, err := shared.AdminClient()
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -32,10 +34,10 @@ func TestS09UID(t *testing.T) {
 
 	data[key] = `["X-Remote-Uid"]`
 	m.set(data)
-	shared.Eventually(t, "the UID to count", patience, func(context.Context) error { return s.reads(t, proxy, header, "ann uid=42") })
+	shared.Eventually(t, "the UID to count", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, header, "ann uid=42") })
 	delete(data, key)
 	m.set(data)
-	shared.Eventually(t, "the UID to count no longer", patience, func(context.Context) error { return s.reads(t, proxy, header, "ann") })
+	shared.Eventually(t, "the UID to count no longer", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, header, "ann") })
 }
 
 // reads is an error unless our server takes the caller for the user that is wanted; empty means that it answers 401.
@@ -82,7 +84,7 @@ func TestS10OtherHeaderNames(t *testing.T) {
 
 	// The names are followed too, without a restart.
 	m.set(usual)
-	shared.Eventually(t, "the usual names to count", patience, func(context.Context) error {
+	shared.Eventually(t, "the usual names to count", envtest.Patience, func(context.Context) error {
 		return s.reads(t, proxy, http.Header{"X-Remote-User": {"ann"}}, "ann")
 	})
 	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"boss"}}, "")
@@ -112,7 +114,7 @@ func TestS12TrustFollows(t *testing.T) {
 		data := m.data()
 		data[key] = value
 		m.set(data)
-		shared.Eventually(t, what, patience, func(context.Context) error {
+		shared.Eventually(t, what, envtest.Patience, func(context.Context) error {
 			if err := s.reads(t, old, ann, oldWant); err != nil {
 				return fmt.Errorf("old certificate: %w", err)
 			}
@@ -132,7 +134,7 @@ func TestS12TrustFollows(t *testing.T) {
 	intact, broken := m.data(), m.data()
 	broken[names], broken["requestheader-group-headers"] = `["another-name"]`, `["X-Remote-Group`
 	m.set(broken)
-	shared.Eventually(t, "the revoked name to be refused", patience, func(context.Context) error { return s.reads(t, next, ann, "") })
+	shared.Eventually(t, "the revoked name to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, next, ann, "") })
 	if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body, "[-]front-proxy-trust failed") {
 		t.Errorf("readyz: %s, want the check front-proxy-trust to fail", got)
 	}
@@ -147,7 +149,7 @@ func TestS12TrustFollows(t *testing.T) {
 	data := m.data()
 	data["client-ca-file"] = string(certs.Bundle{nextUsers.Certificate}.PEM())
 	m.set(data)
-	shared.Eventually(t, "the old CA of users to be refused", patience, func(context.Context) error { return s.reads(t, alice, nil, "") })
+	shared.Eventually(t, "the old CA of users to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, alice, nil, "") })
 	s.wantUser(t, nextAlice, nil, "alice")
 }
 
@@ -162,9 +164,9 @@ func TestS12TrustDeleted(t *testing.T) {
 	s.wantUser(t, proxy, ann, "ann")
 	data := m.data()
 	m.remove()
-	shared.Eventually(t, "the front proxy to be refused", patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
+	shared.Eventually(t, "the front proxy to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
 	m.set(data)
-	shared.Eventually(t, "the front proxy to be trusted again", patience, func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
+	shared.Eventually(t, "the front proxy to be trusted again", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
 }
 
 // TestS12TrustWhileStopping: a server that was told to stop serves for a while, and follows the trust until the last request.
@@ -172,13 +174,13 @@ func TestS12TrustWhileStopping(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
 	m := newTrustMap(t, r)
-	s := start(t, r, "--shutdown-delay-duration="+(patience/2).String())
+	s := start(t, r, "--shutdown-delay-duration="+(envtest.Patience/2).String())
 	s.waitReady(t)
 	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the shutdown to begin", patience, func(context.Context) error {
+	shared.Eventually(t, "the shutdown to begin", envtest.Patience, func(context.Context) error {
 		if got := s.try(nil, http.MethodGet, "/readyz", nil, ""); got.status != http.StatusInternalServerError {
 			return fmt.Errorf("/readyz: %s", got)
 		}
@@ -186,5 +188,5 @@ func TestS12TrustWhileStopping(t *testing.T) {
 	})
 	s.wantUser(t, proxy, ann, "ann")
 	m.remove()
-	shared.Eventually(t, "the front proxy to be refused", patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
+	shared.Eventually(t, "the front proxy to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
 }

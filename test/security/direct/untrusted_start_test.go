@@ -80,7 +80,7 @@ func TestS13TrustUnwatchable(t *testing.T) {
 		broken(w, req)
 	})
 	s := start(t, r)
-	shared.Eventually(t, "all checks but that of the trust to succeed", patience, func(context.Context) error {
+	shared.Eventually(t, "all checks but that of the trust to succeed", envtest.Patience, func(context.Context) error {
 		var failed []string
 		got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, "")
 		for line := range strings.Lines(got.body) {
@@ -109,7 +109,7 @@ func TestS13TrustUnwatchable(t *testing.T) {
 // neverServes asks until the server ends, or has answered 20 requests of each kind. None may be let in, and it is never ready.
 func (s *server) neverServes(t *testing.T) {
 	t.Helper()
-	proxy, deadline := frontProxy(t), time.After(patience)
+	proxy, deadline := frontProxy(t), time.After(envtest.Patience)
 	for answered := 0; answered < 20; {
 		for _, path := range []string{protected, "/readyz"} {
 			got := s.try(proxy, http.MethodGet, path, forged(), "")
@@ -225,7 +225,7 @@ func waitUntilReadable(t *testing.T, account string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, account+" to read the trust", patience, func(ctx context.Context) error {
+	shared.Eventually(t, account+" to read the trust", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trustName, metav1.GetOptions{})
 		return err
 	})

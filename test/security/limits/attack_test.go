@@ -112,7 +112,7 @@ func TestAttacks(t *testing.T) {
 			}
 			checkLatency(t, name, got.p99)
 			healthy(t)
-			shared.Eventually(t, "nothing to be left of the attack", 3*patience, func(ctx context.Context) error {
+			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.Patience, func(ctx context.Context) error {
 				left, err := server.Descriptors()
 				if err != nil {
 					return err
@@ -145,7 +145,7 @@ func fill(t *testing.T, admin *rest.Config) {
 		}
 	})
 	for i := range 200 {
-		shared.Eventually(t, "an object to be created", patience, func(ctx context.Context) error {
+		shared.Eventually(t, "an object to be created", envtest.Patience, func(ctx context.Context) error {
 			_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": items.GroupVersion().String(), "kind": "Engine", "spec": map[string]any{"model": "pendulum"},
 				"metadata": map[string]any{"name": fmt.Sprintf("w%d", i), "annotations": annotations},
@@ -267,7 +267,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 	}
 	defer client.CloseIdleConnections()
 	list := func(i int) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+target.list(i), nil)
 		if err != nil {
@@ -305,7 +305,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 				took := time.Since(began)
 				if err != nil {
 					failed++
-					took = patience
+					took = envtest.Patience
 					if failed <= 5 { // more would say the same
 						t.Logf("another user: %v", err)
 					}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"k8s.io/client-go/kubernetes"
@@ -168,7 +170,7 @@ func TestS38RapidReset(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			// The same request is answered when it is not taken back. The user's right takes a moment.
-			shared.Eventually(t, "the request to be answered", patience, func(context.Context) error {
+			shared.Eventually(t, "the request to be answered", envtest.Patience, func(context.Context) error {
 				control := dialHTTP2(t, tc.cert)
 				control.get(t, 1, tc.path)
 				if got := control.answer(1); got != tc.answered {
@@ -204,7 +206,7 @@ func TestS38RapidReset(t *testing.T) {
 				t.Errorf("anonymous streams up to %d of %d counted, want the connection closed with the first ones", last, 2*count)
 			}
 			healthy(t)
-			shared.Eventually(t, "the requests to end", patience, func(ctx context.Context) error {
+			shared.Eventually(t, "the requests to end", envtest.Patience, func(ctx context.Context) error {
 				if now := goroutines(ctx, t); now > routines+200 {
 					return fmt.Errorf("%v goroutines, %v before", now, routines)
 				}
@@ -220,7 +222,7 @@ func TestS38RapidReset(t *testing.T) {
 func streamsAtOnce(t *testing.T) uint32 {
 	t.Helper()
 	conn := mustDial(t, func(c *tls.Config) { c.NextProtos = []string{"h2"} })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {

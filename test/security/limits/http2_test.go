@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -46,7 +48,7 @@ func dialHTTP2(t *testing.T, cert *tls.Certificate) *frames {
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 		}
 	})
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	c := &frames{conn: conn, out: bufio.NewWriterSize(conn, 64<<10), heard: make(chan heard, 100_000)}

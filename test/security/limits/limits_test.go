@@ -76,7 +76,7 @@ func TestS36HeaderFlood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			conn := mustDial(t, nil)
-			if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
 				t.Fatal(err)
 			}
 			go func() {
@@ -126,16 +126,16 @@ func TestS37SlowHeaders(t *testing.T) {
 		select {
 		case <-closed:
 			if i == 0 {
-				t.Errorf("closed after %s, want some patience", time.Since(began))
+				t.Errorf("closed after %s, want some envtest.Patience", time.Since(began))
 			}
 			return
 		case <-tick.C:
 			// Writing fails once the server has hung up; the reader tells.
 			_, _ = io.WriteString(conn, "X-"+strconv.Itoa(i)+": x\r\n")
-		case <-time.After(patience):
+		case <-time.After(envtest.Patience):
 			t.Fatal("the connection is still open")
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > envtest.Patience {
 			t.Fatalf("the connection is open after %s of headers, want it closed after 32 s", time.Since(began))
 		}
 	}
@@ -198,7 +198,7 @@ func connect(t *testing.T, address string, tries int) []net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dialer := &tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}}
+	dialer := &tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: envtest.Patience}}
 	conns, todo := make(chan net.Conn, tries), make(chan struct{}, tries)
 	for range tries {
 		todo <- struct{}{}

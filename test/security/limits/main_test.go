@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -30,8 +29,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(envtest.Main(m, envtest.Options{ServerEnv: []string{memorySetting}}, &shared))
 }
-
-const patience = time.Minute
 
 // memorySetting is that of manifests/base/deployment.yaml.
 const memorySetting = "GOMEMLIMIT=384MiB"

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	"golang.org/x/net/http2"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,9 +72,9 @@ func TestS37Unread(t *testing.T) {
 			return nil
 		}
 	}
-	shared.Eventually(t, "the requests to be served", patience, seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
+	shared.Eventually(t, "the requests to be served", envtest.Patience, seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
 	// What cannot be sent for 60 s, the request timeout, is given up.
-	shared.Eventually(t, "the seats to be given back", 3*patience, seats(func(taken float64) bool { return taken == 0 }))
+	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience, seats(func(taken float64) bool { return taken == 0 }))
 }
 
 // TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it is somebody who
@@ -89,7 +91,7 @@ func TestS37SlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := dynamic.NewForConfigOrDie(slow).Resource(items)
-	shared.Eventually(t, "the user to be allowed", patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the user to be allowed", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": items.GroupVersion().String(), "kind": "Item", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -100,7 +102,7 @@ func TestS37SlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server refuses a connection in the handshake, which the client sees later, as long as those of the tests before take all places.
-	shared.Eventually(t, "connections to be accepted", patience, func(context.Context) error {
+	shared.Eventually(t, "connections to be accepted", envtest.Patience, func(context.Context) error {
 		for range 6 {
 			conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
 			defer conn.Close()
@@ -139,7 +141,7 @@ func TestS37SlowBody(t *testing.T) {
 			t.Errorf("%s: ended after %s, want %s to %s", s.name, got.took, s.least, s.most)
 		}
 	}
-	shared.Eventually(t, "the seats to be given back", 3*patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience, func(ctx context.Context) error {
 		if taken := seatsOf(ctx, t); taken > 0 {
 			return fmt.Errorf("%v seats are taken", taken)
 		}
@@ -181,7 +183,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 			c.Certificates = []tls.Certificate{*cert}
 		}
 	})
-	if err := conn.SetReadDeadline(time.Now().Add(2 * patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(2 * envtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	authorization := ""
@@ -221,7 +223,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.Patience)
 	t.Cleanup(cancel)
 	body, in := io.Pipe()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+itemsPath, body)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/pkg/envtest"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -152,7 +154,7 @@ func TestS30Walk(t *testing.T) {
 		})
 	}
 	// Connections whose bodies were not read keep the places of this address for a moment.
-	shared.Eventually(t, "the connections of the walk to end", patience, tryHealth)
+	shared.Eventually(t, "the connections of the walk to end", envtest.Patience, tryHealth)
 }
 
 // peakOf is the VmHWM of the server while f runs, in KiB.
@@ -173,7 +175,7 @@ func peakOf(t *testing.T, f func()) int {
 // closes while the body is on its way.
 func send(t *testing.T, client *http.Client, method, path, contentType string, body []byte) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, shared.Servers[0].URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -185,7 +187,7 @@ func send(t *testing.T, client *http.Client, method, path, contentType string, b
 	resp, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
-			t.Errorf("%s %s with %s: no answer within %s", method, path, contentType, patience)
+			t.Errorf("%s %s with %s: no answer within %s", method, path, contentType, envtest.Patience)
 		}
 		return 0
 	}

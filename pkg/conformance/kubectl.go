@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// kubectl runs the command in the namespace of the run, with an object as its input, and returns what it printed.
+func (s *session) kubectl(input *unstructured.Unstructured, args ...string) string {
+	stdout, stderr, code := s.tryKubectl(input, args...)
+	if code != 0 {
+		s.fatalf("kubectl %s: exit code %d\n%.2000s%.2000s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout
+}
+
+func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (stdout, stderr string, code int) {
+	command := s.r.target.Kubectl
+	all := append(append([]string{}, command[1:]...), args...)
+	if s.namespace != "" {
+		all = append(all, "--namespace="+s.namespace)
+	}
+	cmd := exec.CommandContext(s.ctx, command[0], all...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if input != nil {
+		data, err := input.MarshalJSON()
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		cmd.Stdin = bytes.NewReader(data)
+	}
+	exchange := Exchange{Request: "kubectl " + strings.Join(args, " ")}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && s.ctx.Err() == nil:
+		code = exit.ExitCode()
+	case err != nil:
+		s.fatalf("kubectl %s: %v", strings.Join(args, " "), err)
+	}
+	exchange.Response = cut([]byte(out.String() + errs.String()))
+	s.exchanges = append(s.exchanges, exchange)
+	return out.String(), errs.String(), code
+}
+
+// kubectlWhile runs the command, and does something meanwhile.
+func (s *session) kubectlWhile(do func(), args ...string) {
+	beside := &session{ctx: s.ctx, r: s.r, check: s.check, number: s.number, namespace: s.namespace}
+	done := make(chan []string, 1)
+	go func() {
+		messages, _ := beside.guarded(func(b *session) { b.kubectl(nil, args...) })
+		done <- messages
+	}()
+	do()
+	s.messages = append(s.messages, <-done...)
+	s.exchanges = append(s.exchanges, beside.exchanges...)
+}
+
+// arg is the resource as kubectl takes it.
+func (s *session) arg() string {
+	gvr := s.r.facts.gvr
+	if gvr.Group == "" {
+		return gvr.Resource
+	}
+	return gvr.Resource + "." + gvr.Version + "." + gvr.Group
+}
+
+// prints ends a check unless the output has the texts.
+func (s *session) prints(output string, want ...string) {
+	for _, w := range want {
+		if !strings.Contains(output, w) {
+			s.errorf("kubectl printed %.1000q, want %q", output, w)
+		}
+	}
+}
+
+var kubectlChecks = []Check{
+	{"kubectl/get", Required, commanding, "kubectl get prints a line for the object; -o yaml and -o name print it.", []need{verbs("create", "list"), aKubectl}, func(s *session) {
+		name := s.create().GetName()
+		s.prints(s.kubectl(nil, "get", s.arg(), name), "NAME", name)
+		s.prints(s.kubectl(nil, "get", s.arg(), "--selector="+s.selector(), "--output=yaml"), "kind: "+s.kind(), "name: "+name)
+		s.prints(s.kubectl(nil, "get", s.arg(), name, "--output=name"), "/"+name)
+	}},
+	{"kubectl/describe", Required, commanding, "kubectl describe prints the object.", []need{verbs("create", "list"), aKubectl}, func(s *session) {
+		name := s.create().GetName()
+		s.prints(s.kubectl(nil, "describe", s.arg(), name), name, ownLabel)
+	}},
+	{"kubectl/explain", Recommended, commanding, "kubectl explain has the kind, its fields and what they are for.", []need{aKubectl}, func(s *session) {
+		out := s.kubectl(nil, "explain", s.r.facts.gvr.Resource, "--api-version="+s.apiVersion())
+		s.prints(out, "KIND:       "+s.kind(), "DESCRIPTION:", "FIELDS:", "metadata")
+		for field := range content(s.object()) {
+			s.prints(out, field)
+			s.prints(s.kubectl(nil, "explain", s.r.facts.gvr.Resource+"."+field, "--api-version="+s.apiVersion(), "--recursive"), "FIELD: "+field)
+		}
+	}},
+	{"kubectl/apply", Required, commanding, "kubectl apply creates, says unchanged when nothing changes, and configures what does; what is left out is removed.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+		obj := s.object()
+		s.objects = append(s.objects, s.path(obj))
+		labelled("a", "1")(obj)
+		s.prints(s.kubectl(obj, "apply", "--filename=-"), "created")
+		s.prints(s.kubectl(obj, "apply", "--filename=-"), "unchanged")
+		unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "a")
+		s.prints(s.kubectl(obj, "apply", "--filename=-"), "configured")
+		if _, ok := s.get(obj).GetLabels()["a"]; ok {
+			s.errorf("the label that was left out is there")
+		}
+	}},
+	{"kubectl/apply-server-side", Required, applying, "kubectl apply --server-side takes over what kubectl apply made.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+		obj := s.object()
+		s.objects = append(s.objects, s.path(obj))
+		labelled("a", "1")(obj)
+		s.kubectl(obj, "apply", "--filename=-")
+		labelled("a", "2")(obj)
+		s.prints(s.kubectl(obj, "apply", "--filename=-", "--server-side"), "serverside-applied")
+		if got := s.get(obj).GetLabels()["a"]; got != "2" {
+			s.errorf("the label is %q, want 2", got)
+		}
+	}},
+	{"kubectl/diff", Recommended, commanding, "kubectl diff shows a change, and none where nothing changes.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+		obj := s.object()
+		s.objects = append(s.objects, s.path(obj))
+		s.kubectl(obj, "apply", "--filename=-")
+		if stdout, stderr, code := s.tryKubectl(obj, "diff", "--filename=-"); code != 0 || stdout != "" {
+			s.errorf("without a change: exit code %d and %.1000q%.1000q, want 0", code, stdout, stderr)
+		}
+		labelled("a", "changed")(obj)
+		if stdout, stderr, code := s.tryKubectl(obj, "diff", "--filename=-"); code != 1 || !strings.Contains(stdout, "a: changed") {
+			s.errorf("with a change: exit code %d and %.1000q%.1000q, want 1 and the label", code, stdout, stderr)
+		}
+	}},
+	{"kubectl/validate", Recommended, kep("2885-server-side-unknown-field-validation"), "kubectl create refuses a field that the schema has not, and names it.", []need{verbs("create"), aKubectl}, func(s *session) {
+		if stdout, stderr, code := s.tryKubectl(s.withUnknown(), "create", "--filename=-"); code == 0 || !strings.Contains(stderr, "noSuchField") {
+			s.errorf("exit code %d and %.1000q%.1000q, want an error about noSuchField", code, stdout, stderr)
+		}
+	}},
+	{"kubectl/wait", Required, commanding, "kubectl wait sees a change and a deletion.", []need{verbs("create", "patch", "delete", "watch"), aKubectl}, func(s *session) {
+		obj := s.create()
+		name := s.arg() + "/" + obj.GetName()
+		s.kubectlWhile(func() {
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"ready": "yes"}}))
+		}, "wait", name, "--for=jsonpath={.metadata.labels.ready}=yes", "--timeout=60s")
+		s.kubectlWhile(func() {
+			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+		}, "wait", name, "--for=delete", "--timeout=60s")
+	}},
+	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object is gone.", []need{verbs("create", "delete"), aKubectl}, func(s *session) {
+		obj := s.create()
+		s.prints(s.kubectl(nil, "delete", s.arg(), obj.GetName()), obj.GetName(), "deleted")
+		s.refused(s.do("GET", s.path(obj)), 404)
+	}},
+	{"kubectl/label", Required, commanding, "kubectl label and annotate change the object.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+		obj := s.create()
+		s.prints(s.kubectl(nil, "label", s.arg(), obj.GetName(), "a=b"), "labeled")
+		s.prints(s.kubectl(nil, "annotate", s.arg(), obj.GetName(), "c=d"), "annotated")
+		if got := s.get(obj); got.GetLabels()["a"] != "b" || got.GetAnnotations()["c"] != "d" {
+			s.errorf("the labels are %v, the annotations %v", got.GetLabels(), got.GetAnnotations())
+		}
+	}},
+	{"kubectl/scale", Required, commanding, "kubectl scale changes the replicas.", []need{verbs("create"), subresource("scale"), aKubectl}, func(s *session) {
+		obj := s.create()
+		s.prints(s.kubectl(nil, "scale", s.arg(), obj.GetName(), "--replicas=0"), "scaled")
+		if n, _, _ := unstructured.NestedInt64(s.want(s.do("GET", s.path(obj)+"/scale"), 200).object().Object, "spec", "replicas"); n != 0 {
+			s.errorf("the scale has %d replicas, want none", n)
+		}
+	}},
+	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.", []need{aKubectl}, func(s *session) {
+		out := s.kubectl(nil, "api-resources", "--api-group="+s.r.facts.gvr.Group)
+		if s.r.facts.preferred == s.r.facts.gvr.Version || s.r.facts.gvr.Group == "" {
+			s.prints(out, s.r.facts.gvr.Resource, s.kind())
+		}
+	}},
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// healthy is a check of a health endpoint.
+func healthy(name, text string) Check {
+	return Check{"health/" + name, Recommended, "https://kubernetes.io/docs/reference/using-api/health-checks/", text, []need{aServer}, func(s *session) {
+		a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*")), 200)
+		if string(a.Body) != "ok" {
+			s.errorf("the answer is %.100q, want ok", a.Body)
+		}
+		if a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*"), query("verbose", "")), 200); !strings.Contains(string(a.Body), "[+]ping ok") {
+			s.errorf("with verbose the answer is %.300q, want a line for each part", a.Body)
+		}
+	}}
+}
+
+var healthChecks = []Check{
+	healthy("livez", "/livez says ok, and with verbose each part."),
+	healthy("readyz", "/readyz says ok, and with verbose each part."),
+}
+
+// metrics are those of the server.
+func (s *session) metrics() map[string]*dto.MetricFamily {
+	a := s.want(s.do("GET", "/metrics", at(s.r.server), accept("text/plain")), 200)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(a.Body))
+	if err != nil {
+		s.fatalf("%s: %v", a.request, err)
+	}
+	return families
+}
+
+// metric is the sum of those of a family that have labels.
+func metric(families map[string]*dto.MetricFamily, name string, labels map[string]string) float64 {
+	sum := 0.0
+	for _, m := range families[name].GetMetric() {
+		matched := 0
+		for _, pair := range m.GetLabel() {
+			if want, ok := labels[pair.GetName()]; ok && want == pair.GetValue() {
+				matched++
+			}
+		}
+		if matched == len(labels) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// used are the metrics of what a server holds.
+func (s *session) used() map[string]float64 {
+	families, out := s.metrics(), map[string]float64{}
+	for _, name := range []string{goroutines, heap} {
+		out[name] = metric(families, name, nil)
+	}
+	out[watches] = metric(families, watches, s.resourceLabels("WATCH"))
+	return out
+}
+
+const (
+	goroutines = "go_goroutines"
+	heap       = "go_memstats_heap_alloc_bytes"
+	watches    = "apiserver_longrunning_requests"
+	// leaks is the area of the checks that are made after all the others.
+	leaks = "leaks"
+	// spareGoroutines are for connections and what else goes on in a server: a run sends thousands of requests.
+	spareGoroutines = 200
+	// spareWatches are for other clients, such as controllers that begin to watch the resource.
+	spareWatches = 10
+	// spareHeap is in bytes. Before the garbage collection, the heap of a Go program is up to twice what it holds.
+	spareHeap = 64 << 20
+)
+
+// resourceLabels are those of the metrics about requests.
+func (s *session) resourceLabels(verb string) map[string]string {
+	return map[string]string{"group": s.r.facts.gvr.Group, "version": s.r.facts.gvr.Version, "resource": s.r.facts.gvr.Resource, "verb": verb}
+}
+
+var metricChecks = []Check{
+	{"metrics/requests", Recommended, measuring, "apiserver_request_total counts a request by verb, group, version, resource and code.", []need{verbs("list"), aServer}, func(s *session) {
+		labels := s.resourceLabels("LIST")
+		labels["code"] = "200"
+		before := metric(s.metrics(), "apiserver_request_total", labels)
+		s.want(s.list(), 200)
+		s.eventually("after a list", func() string {
+			if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
+				return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+			}
+			return ""
+		})
+	}},
+	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a request that is refused.", []need{verbs("create", "get"), aServer}, func(s *session) {
+		labels := s.resourceLabels("GET")
+		labels["code"] = "404"
+		before := metric(s.metrics(), "apiserver_request_total", labels)
+		s.refused(s.do("GET", s.path(s.object())), 404)
+		s.eventually("after a request that was refused", func() string {
+			if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
+				return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+			}
+			return ""
+		})
+	}},
+	{"metrics/duration", Recommended, measuring, "apiserver_request_duration_seconds has the resource.", []need{verbs("list"), aServer}, func(s *session) {
+		s.want(s.list(), 200)
+		labels := s.resourceLabels("LIST")
+		s.eventually("after a list", func() string {
+			for _, m := range s.metrics()["apiserver_request_duration_seconds"].GetMetric() {
+				matched := 0
+				for _, pair := range m.GetLabel() {
+					if want, ok := labels[pair.GetName()]; ok && want == pair.GetValue() {
+						matched++
+					}
+				}
+				if matched == len(labels) && m.GetHistogram().GetSampleCount() > 0 {
+					return ""
+				}
+			}
+			return "apiserver_request_duration_seconds has no samples of it"
+		})
+	}},
+}
+
+var leakChecks = []Check{
+	{"leaks/watches", Recommended, measuring, fmt.Sprintf("After the run, at most %d watches of the resource are open more than before: apiserver_longrunning_requests.", spareWatches), []need{verbs("watch"), aServer}, func(s *session) {
+		s.eventually("after the run", func() string {
+			if after := s.used()[watches]; after > s.r.before[watches]+spareWatches {
+				return fmt.Sprintf("%s is %v, and was %v", watches, after, s.r.before[watches])
+			}
+			return ""
+		})
+	}},
+	{"leaks/goroutines", Recommended, measuring, fmt.Sprintf("After the run, the server has at most %d goroutines more than before.", spareGoroutines), []need{aServer}, func(s *session) {
+		s.eventually("after the run", func() string {
+			if after := s.used()[goroutines]; after == 0 || after > s.r.before[goroutines]+spareGoroutines {
+				return fmt.Sprintf("%s is %v, and was %v", goroutines, after, s.r.before[goroutines])
+			}
+			return ""
+		})
+	}},
+	{"leaks/memory", Recommended, measuring, fmt.Sprintf("After the run, the heap of the server is at most twice as large as before, and %d MiB.", spareHeap>>20), []need{aServer}, func(s *session) {
+		s.eventually("after the run", func() string {
+			if after := s.used()[heap]; after == 0 || after > 2*s.r.before[heap]+spareHeap {
+				return fmt.Sprintf("%s is %v, and was %v", heap, after, s.r.before[heap])
+			}
+			return ""
+		})
+	}},
+}
+
+// audited waits for the event of an answer in the log, in the stage that ends a request.
+func (s *session) audited(a *answer) *auditv1.Event {
+	id := a.Header.Get("Audit-Id")
+	if id == "" {
+		s.fatalf("%s: the answer has no header Audit-ID", a.request)
+	}
+	event := &auditv1.Event{}
+	s.eventually("in the audit log", func() string {
+		data, err := os.ReadFile(s.r.target.AuditLog)
+		if err != nil {
+			return err.Error()
+		}
+		for line := range bytes.Lines(data) {
+			found := &auditv1.Event{}
+			if bytes.Contains(line, []byte(id)) && json.Unmarshal(line, found) == nil && string(found.AuditID) == id && found.Stage == auditv1.StageResponseComplete {
+				event = found
+				return ""
+			}
+		}
+		return "there is no event " + id + " of the stage ResponseComplete"
+	})
+	return event
+}
+
+var auditChecks = []Check{
+	{"audit/event", Recommended, auditing, "A request leaves an event with the Audit-ID of the answer, the user, the verb, the object and the code.", []need{verbs("create"), anAuditLog}, func(s *session) {
+		a := s.do("POST", s.collection(), body(s.object()))
+		obj := s.created(s.want(a, 201))
+		event := s.audited(a)
+		ref := event.ObjectRef
+		if event.Verb != "create" || event.User.Username == "" || event.ResponseStatus == nil || event.ResponseStatus.Code != 201 || ref == nil ||
+			ref.Resource != s.r.facts.gvr.Resource || ref.APIGroup != s.r.facts.gvr.Group || ref.Namespace != obj.GetNamespace() || ref.Name != obj.GetName() {
+			s.errorf("the event is %s by %q of %+v with %+v", event.Verb, event.User.Username, ref, event.ResponseStatus)
+		}
+	}},
+	{"audit/refused", Recommended, auditing, "A request that is refused leaves an event with the code.", []need{verbs("create"), anAuditLog}, func(s *session) {
+		obj := s.object()
+		obj.SetName(s.create().GetName())
+		a := s.do("POST", s.collection(), body(obj))
+		s.refused(a, 409)
+		if event := s.audited(a); event.ResponseStatus == nil || int(event.ResponseStatus.Code) != a.Code {
+			s.errorf("the status of the event is %+v, want the code %d", event.ResponseStatus, a.Code)
+		}
+	}},
+	{"audit/user", Required, auditing, "The event of an impersonated request has the user who was impersonated.", []need{verbs("list"), anAuditLog}, func(s *session) {
+		user := s.stranger()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource, "list"))
+		var a *answer
+		s.eventually("with the right to list", func() string {
+			if a = s.list(as(user)); a.Code != http.StatusOK {
+				return "got " + a.String()
+			}
+			return ""
+		})
+		// kube-apiserver tells both; behind it, a server only knows the one that the request is for.
+		if event := s.audited(a); event.User.Username != user && (event.ImpersonatedUser == nil || event.ImpersonatedUser.Username != user) {
+			s.errorf("the event is by %q for %+v, want %s", event.User.Username, event.ImpersonatedUser, user)
+		}
+	}},
+	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy leaves its annotation in the event.", []need{verbs("create"), anAuditLog}, func(s *session) {
+		s.policyWith([]any{"CREATE"}, "true", "Deny", map[string]any{"auditAnnotations": []any{map[string]any{"key": "seen", "valueExpression": "'by the check'"}}})
+		s.eventually("with the policy", func() string {
+			for _, value := range s.audited(s.want(s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")), 201)).Annotations {
+				if value == "by the check" {
+					return ""
+				}
+			}
+			return "the event has no annotation of it"
+		})
+	}},
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/cert"
+)
+
+// webhooks is an HTTPS server for the webhooks of a run. Each has a path.
+type webhooks struct {
+	server *http.Server
+	url    string
+	ca     []byte // PEM
+
+	mu    sync.Mutex
+	hooks map[string]*webhook
+}
+
+// webhook is one of them.
+type webhook struct {
+	answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // nil for an answer that is none
+	asked  []*admissionv1.AdmissionRequest
+}
+
+// newWebhooks serves them at an address, with a certificate of its own.
+func newWebhooks(address string) (*webhooks, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // it is HOST:PORT
+	cert, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	w := &webhooks{
+		url: (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, port)}).String(), hooks: map[string]*webhook{},
+		ca: cert,
+	}
+	w.server = &http.Server{
+		Handler: w, ReadHeaderTimeout: defaultCheckTimeout, ErrorLog: log.New(io.Discard, "", 0), // the failing requests are those of the checks
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+	}
+	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it ends with close
+	return w, nil
+}
+
+func (w *webhooks) close() { _ = w.server.Close() } // nobody waits for an answer
+
+// ServeHTTP implements http.Handler.
+func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
+	review := &admissionv1.AdmissionReview{}
+	if err := json.NewDecoder(http.MaxBytesReader(writer, req.Body, maxAnswer)).Decode(review); err != nil || review.Request == nil {
+		http.Error(writer, "no AdmissionReview", http.StatusBadRequest)
+		return
+	}
+	w.mu.Lock()
+	hook := w.hooks[req.URL.Path]
+	if hook != nil {
+		hook.asked = append(hook.asked, review.Request)
+	}
+	w.mu.Unlock()
+	if hook == nil || hook.answer(review.Request) == nil {
+		http.Error(writer, "no answer", http.StatusInternalServerError)
+		return
+	}
+	review.Response = hook.answer(review.Request)
+	review.Response.UID, review.Request = review.Request.UID, nil
+	writer.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(writer).Encode(review) // an answer that breaks off is an error to the one who asked
+}
+
+// hooked is what a webhook of a check is asked about: requests for objects with the label hooked of the check.
+type hooked struct {
+	kind       string // ValidatingWebhookConfiguration or MutatingWebhookConfiguration
+	operations []any
+	version    string // of the rule; that of the target unless set
+	resource   string // of the rule; that of the target unless set
+	policy     string // Fail unless set
+	answer     func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+}
+
+func allows(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+// webhook makes one. What it returns tells the requests that the webhook was asked about since the last time.
+func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionRequest) {
+	name := s.name()
+	hooks, path := s.r.webhooks, "/"+name
+	hook := &webhook{answer: h.answer}
+	hooks.mu.Lock()
+	hooks.hooks[path] = hook
+	hooks.mu.Unlock()
+	if h.version == "" {
+		h.version = s.r.facts.gvr.Version
+	}
+	if h.resource == "" {
+		h.resource = s.r.facts.gvr.Resource
+	}
+	if h.policy == "" {
+		h.policy = "Fail"
+	}
+	resource := "/apis/admissionregistration.k8s.io/v1/" + strings.ToLower(h.kind) + "s"
+	a := s.do("POST", resource, body(map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": h.kind, "metadata": map[string]any{"name": name},
+		"webhooks": []any{map[string]any{
+			"name": name + ".example.com", "clientConfig": map[string]any{"url": hooks.url + path, "caBundle": hooks.ca},
+			"rules": []any{map[string]any{
+				"apiGroups": []any{s.r.facts.gvr.Group}, "apiVersions": []any{h.version}, "operations": h.operations, "resources": []any{h.resource},
+			}},
+			"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "hooked": "yes"}}, "matchPolicy": "Equivalent",
+			"failurePolicy": h.policy, "sideEffects": "NoneOnDryRun", "admissionReviewVersions": []any{"v1"}, "timeoutSeconds": 10,
+		}},
+	}))
+	if a.Code == 403 || a.Code == 404 {
+		s.skipf("no webhooks can be made: %s", a)
+	}
+	s.want(a, 201)
+	s.objects = append(s.objects, resource+"/"+name)
+	return func() []*admissionv1.AdmissionRequest {
+		hooks.mu.Lock()
+		defer hooks.mu.Unlock()
+		out := hook.asked
+		hook.asked = nil
+		return out
+	}
+}
+
+// hookedObject is one that webhooks are asked about.
+func (s *session) hookedObject() *unstructured.Unstructured {
+	obj := s.object()
+	labelled("hooked", "yes")(obj)
+	return obj
+}
+
+// asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once for a request.
+func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *answer) (request *admissionv1.AdmissionRequest, a *answer) {
+	by()
+	s.eventually("with the webhook", func() string {
+		a = send()
+		requests := by()
+		if len(requests) == 0 {
+			return "it was not asked"
+		}
+		if len(requests) > 1 && strings.HasPrefix(a.request, "POST ") { // the others are tried again when somebody else writes meanwhile
+			s.errorf("%s: the webhook was asked %d times, want once", a.request, len(requests))
+		}
+		request = requests[0]
+		return ""
+	})
+	return request, a
+}
+
+// dryCreate is a request that changes nothing.
+func (s *session) dryCreate() *answer {
+	return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"))
+}
+
+const validating, mutating = "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"
+
+// validator is a webhook that lets everything pass.
+func (s *session) validator(operation string) func() []*admissionv1.AdmissionRequest {
+	return s.webhook(hooked{kind: validating, operations: []any{operation}, answer: allows})
+}
+
+var webhookChecks = []Check{
+	{"webhooks/request", Required, webhooking, "A webhook is asked once, with the kind, the resource, the operation, the user, the name and the object.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.validator("CREATE")
+		request, a := s.asked(asked, func() *answer {
+			a := s.do("POST", s.collection(), body(s.hookedObject()), query("fieldManager", "hooked"))
+			s.created(s.want(a, 201))
+			return a
+		})
+		obj := a.object()
+		if request.Kind.Kind != s.kind() || request.Resource.Resource != s.r.facts.gvr.Resource || request.Operation != "CREATE" || request.Name != obj.GetName() ||
+			request.Namespace != obj.GetNamespace() || request.UserInfo.Username == "" || request.DryRun != nil && *request.DryRun {
+			s.errorf("the webhook was asked about %s %s %s %s/%s by %q", request.Operation, request.Kind, request.Resource, request.Namespace, request.Name, request.UserInfo.Username)
+		}
+		var seen map[string]any
+		if err := json.Unmarshal(request.Object.Raw, &seen); err != nil || (&unstructured.Unstructured{Object: seen}).GetName() != obj.GetName() {
+			s.errorf("the object of the request is %.300q (%v)", request.Object.Raw, err)
+		}
+	}},
+	{"webhooks/user", Required, webhooking, "A webhook is told the user who asks, not the one who passes the request on.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		user := s.stranger()
+		s.grant(user, s.rule(s.r.facts.gvr.Resource, "create"))
+		asked := s.validator("CREATE")
+		request, _ := s.asked(asked, func() *answer {
+			return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
+		})
+		if request.UserInfo.Username != user {
+			s.errorf("the user of the request is %q, want %s", request.UserInfo.Username, user)
+		}
+	}},
+	{"webhooks/denied", Required, webhooking, "What a webhook refuses is refused, with its code and message.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return &admissionv1.AdmissionResponse{Result: refusal(418, "the webhook of the check says no")}
+		}})
+		_, a := s.asked(asked, s.dryCreate)
+		if status := s.refused(a, 418); !strings.Contains(status.Message, "the webhook of the check says no") {
+			s.errorf("the message is %q, want that of the webhook", status.Message)
+		}
+	}},
+	{"webhooks/mutating", Required, webhooking, "What a mutating webhook changes is answered and stored.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.mutator()
+		_, a := s.asked(asked, func() *answer {
+			a := s.do("POST", s.collection(), body(s.hookedObject()))
+			s.created(s.want(a, 201))
+			return a
+		})
+		if got := a.object(); got.GetLabels()["mutated"] != "yes" || s.get(got).GetLabels()["mutated"] != "yes" {
+			s.errorf("the labels are %v, want mutated among them", got.GetLabels())
+		}
+	}},
+	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes what is applied, too.", []need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
+		asked := s.mutator()
+		_, a := s.asked(asked, func() *answer { return s.apply(s.name(), appliers, map[string]any{"hooked": "yes"}) })
+		if got := s.want(a, 201).object(); got.GetLabels()["mutated"] != "yes" {
+			s.errorf("the labels are %v, want mutated among them", got.GetLabels())
+		}
+	}},
+	{"webhooks/update", Required, webhooking, "A webhook is told the old and the new object of a change.", []need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
+		obj := s.create(labelled("hooked", "yes"))
+		asked := s.validator("UPDATE")
+		request, a := s.asked(asked, func() *answer {
+			return s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"another": s.name()}})))
+		})
+		s.want(a, 200)
+		if before, after := string(request.OldObject.Raw), string(request.Object.Raw); request.Operation != "UPDATE" || before == after || !strings.Contains(after, `"another"`) {
+			s.errorf("the webhook was asked about %s of %.300s to %.300s", request.Operation, before, after)
+		}
+	}},
+	{"webhooks/delete", Required, webhooking, "A webhook is asked about a deletion, with the object.", []need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
+		asked := s.validator("DELETE")
+		var obj *unstructured.Unstructured
+		request, _ := s.asked(asked, func() *answer {
+			obj = s.create(labelled("hooked", "yes"))
+			return s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+		})
+		if request.Operation != "DELETE" || request.Name != obj.GetName() || !strings.Contains(string(request.OldObject.Raw), string(obj.GetUID())) {
+			s.errorf("the webhook was asked about %s %s with %.300s", request.Operation, request.Name, request.OldObject.Raw)
+		}
+	}},
+	{"webhooks/status", Required, webhooking, "A webhook for the subresource status is asked about it, and not about the object.", []need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
+		obj := s.create(labelled("hooked", "yes"))
+		asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"}, resource: s.r.facts.gvr.Resource + "/status", answer: allows})
+		request, _ := s.asked(asked, func() *answer {
+			return s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
+		})
+		if request.SubResource != "status" {
+			s.errorf("the subresource of the request is %q, want status", request.SubResource)
+		}
+		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
+		if n := len(asked()); n > 0 {
+			s.errorf("the webhook was asked about the object")
+		}
+	}},
+	{"webhooks/dry-run", Required, webhooking, "A webhook is told of a dry run.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.validator("CREATE")
+		if request, a := s.asked(asked, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
+			s.errorf("got %s, and the webhook was not told", a)
+		}
+	}},
+	{"webhooks/warnings", Recommended, webhooking, "The client gets the warnings of a webhook.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"the webhook of the check warns"}}
+		}})
+		_, a := s.asked(asked, s.dryCreate)
+		s.warned(s.want(a, 201), "the webhook of the check warns")
+	}},
+	{"webhooks/fails-closed", Required, webhooking, "A webhook without an answer refuses the request, when its failurePolicy is Fail.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
+		_, a := s.asked(asked, s.dryCreate)
+		s.refused(a, 500, 503)
+	}},
+	{"webhooks/fails-open", Required, webhooking, "A webhook without an answer is passed over, when its failurePolicy is Ignore.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
+		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
+		_, a := s.asked(asked, s.dryCreate)
+		s.want(a, 201)
+	}},
+	{"webhooks/versions", Required, webhooking, "A webhook for one version is asked about writes in another, and sees them in its own.", []need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
+		obj := s.create()
+		for _, version := range s.r.facts.otherVersions {
+			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, version: version, answer: allows})
+			request, _ := s.asked(asked, s.dryCreate)
+			if request.Kind.Version != version || request.RequestKind == nil || request.RequestKind.Version != s.r.facts.gvr.Version ||
+				!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
+				s.errorf("%s: the webhook was asked about %s with %.300s", version, request.Kind, request.Object.Raw)
+			}
+		}
+		s.get(obj)
+	}},
+}
+
+// mutator is a webhook that adds a label.
+func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
+	return s.webhook(hooked{kind: mutating, operations: []any{"CREATE"}, answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		patchType := admissionv1.PatchTypeJSONPatch
+		return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &patchType, Patch: []byte(`[{"op":"add","path":"/metadata/labels/mutated","value":"yes"}]`)}
+	}})
+}
+
+// none is no answer.
+func none(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }
+
+func refusal(code int32, message string) *metav1.Status {
+	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: message}
+}
+
+// hasWarning says whether an answer has a warning with a text, as RFC 7234 has them, section 5.5.
+func (a *answer) hasWarning(text string) bool {
+	return slices.ContainsFunc(a.Header.Values("Warning"), func(warning string) bool {
+		return strings.HasPrefix(warning, "299 ") && strings.Contains(warning, text)
+	})
+}
+
+// warned fails the check without such a warning.
+func (s *session) warned(a *answer, text string) {
+	if !a.hasWarning(text) {
+		s.errorf("%s: the warnings are %q, want one with code 299 and %q", a.request, a.Header.Values("Warning"), text)
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// Endpoint is a server that a user sends requests to as they are: for what client libraries choose, repair or hide.
+type Endpoint struct {
+	Client *http.Client
+	URL    string
+}
+
+// NewEndpoint is for the user of a client configuration. Redirects are answers, and are not followed.
+func NewEndpoint(t testing.TB, config *rest.Config) Endpoint {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	t.Cleanup(client.CloseIdleConnections)
+	return Endpoint{client, config.Host}
+}
+
+// Open sends a request and returns the answer with its body not yet read, as a watch needs it. The caller closes it. A body is JSON unless
+// the header says something else.
+func (e Endpoint) Open(t testing.TB, method, path string, header http.Header, body []byte) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, e.URL+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	maps.Copy(req.Header, header)
+	resp, err := e.Client.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return resp
+}
+
+// Do sends a request and reads the answer. A connection that fails fails the test.
+func (e Endpoint) Do(t testing.TB, method, path string, header http.Header, body []byte) Answer {
+	t.Helper()
+	resp := e.Open(t, method, path, header, body)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: read the answer: %v", method, path, err)
+	}
+	return Answer{resp.StatusCode, resp.Header, data}
+}
+
+// Must is Do for an answer of 2xx: for what a test prepares.
+func (e Endpoint) Must(t testing.TB, method, path string, header http.Header, body []byte) Answer {
+	t.Helper()
+	a := e.Do(t, method, path, header, body)
+	if a.Status/100 != 2 {
+		t.Fatalf("%s %s: %s, want 2xx", method, path, a)
+	}
+	return a
+}
+
+// Get is Must with the method GET.
+func (e Endpoint) Get(t testing.TB, path string, header http.Header) Answer {
+	t.Helper()
+	return e.Must(t, http.MethodGet, path, header, nil)
+}
+
+// Answer is an answer as it came.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+func (a Answer) String() string { return fmt.Sprintf("%d %.500s", a.Status, a.Body) }
+
+// Failure decodes an error.
+func (a Answer) Failure(t testing.TB) metav1.Status {
+	t.Helper()
+	var status metav1.Status
+	if err := json.Unmarshal(a.Body, &status); err != nil || status.Kind != "Status" || int(status.Code) != a.Status {
+		t.Fatalf("got %s, want a Status with the same code (%v)", a, err)
+	}
+	return status
+}
+
+// List decodes a list.
+func (a Answer) List(t testing.TB) *unstructured.UnstructuredList {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	if err := list.UnmarshalJSON(a.Body); err != nil || a.Status != http.StatusOK {
+		t.Fatalf("got %s, want 200 and a list (%v)", a, err)
+	}
+	return list
+}
+
+// WatchEvent is a line of a watch.
+type WatchEvent struct {
+	Type   watch.EventType `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// Events decodes a watch that ended.
+func (a Answer) Events(t testing.TB) []WatchEvent {
+	t.Helper()
+	if a.Status != http.StatusOK {
+		t.Fatalf("got %s, want 200 and a watch", a)
+	}
+	var events []WatchEvent
+	for line := range strings.Lines(string(a.Body)) {
+		var event WatchEvent
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatalf("line %q of a watch: %v", line, err)
+		}
+		events = append(events, event)
+	}
+	return events
+}
