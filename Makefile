@@ -51,19 +51,23 @@ generate: ## Write every zz_generated.* file anew.
 ##@ Check
 
 .PHONY: test
-test: controlplane build ## Run all tests, against the real control plane. SKIP="test/rollout test/rotation" leaves out packages.
+test: needs-test controlplane build ## Run all tests, against the real control plane. SKIP="test/rollout test/rotation" leaves out packages.
 	go test -timeout 20m $(if $(strip $(SKIP)),$$(go list ./... | grep -v $(patsubst %,-e '/%$$',$(SKIP))),./...)
+
+.PHONY: needs-test
+needs-test:
+	@scripts/needs.sh test
 
 .PHONY: test-quickstart
 test-quickstart: controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes). Needs Docker, for kind.
 	go test -tags quickstart -count=1 -timeout 30m -v ./test/quickstart
 
 .PHONY: test-without-sample
-test-without-sample: controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
+test-without-sample: needs-test controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
 	@scripts/test-without-sample.sh $(PART:%=--part=%)
 
 .PHONY: test-security
-test-security: controlplane build ## Attack the server; SECURITY.md says what each test protects.
+test-security: needs-test controlplane build ## Attack the server; SECURITY.md says what each test protects.
 	go test -timeout 20m -skip '^TestAttacks$$' ./test/security/...
 	ATTACK_P99=1s go test -timeout 20m -run '^TestAttacks$$' ./test/security/limits
 

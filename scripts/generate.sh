@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Regenerates all generated code: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
 # version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. They are built into
-# bin/generators. Protobuf needs protoc; where it is missing and apt-get may install it, it is installed.
+# bin/generators. Protobuf needs protoc, which scripts/needs.sh sees to.
 #
 # Usage: scripts/generate.sh [TYPES=OPENAPI ...]
 #   TYPES    folder of types, with a folder for each group and in it one for each version. Where a type has the tag +genclient, its
@@ -24,14 +24,7 @@ boilerplate=$scripts/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=$PWD/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=/dev/null
 
-if ! command -v protoc >/dev/null; then
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "generate: protoc is missing; install it (Debian: apt-get install protobuf-compiler) and run this again" >&2
-    exit 1
-  fi
-  echo "Installing protoc"
-  apt-get update -qq && apt-get install -y -qq --no-install-recommends protobuf-compiler >/dev/null
-fi
+bash "$scripts/needs.sh" generate
 
 # Deepcopy, defaults, conversions and validation: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null

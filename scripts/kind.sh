@@ -25,8 +25,7 @@ say() { printf '%(%H:%M:%S)T kind: %s\n' -1 "$*"; }
 fail() { echo "kind: $*" >&2; exit 1; }
 
 need_engine() {
-  command -v "$engine" >/dev/null ||
-    fail "a container engine is needed and there is no command $engine; install docker, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"
+  bash "$scripts/needs.sh" kind
   local out
   out=$("$engine" info 2>&1 >/dev/null) ||
     fail "a container engine is needed and $engine does not answer; start it and try again ($(tail -n 1 <<<"$out"))"

@@ -66,7 +66,7 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, e.Stop())
+			err = errors.Join(because(err, e.Failure()), e.Stop())
 		}
 	}()
 	if err := e.prepare(); err != nil {
@@ -88,6 +88,14 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 		return e, nil
 	}
 	return e, e.step("registration of the API", func() error { return e.Register(e.ctx) })
+}
+
+// because names the process that ended where a step failed for it: what the step says, such as that kubectl was killed, tells nobody why.
+func because(err, failure error) error {
+	if failure == nil || errors.Is(failure, context.Canceled) || errors.Is(err, failure) {
+		return err
+	}
+	return fmt.Errorf("%w\nwhich ended: %w", failure, err)
 }
 
 // prepare makes the directories and what is missing of the programs.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,6 +141,34 @@ func TestChildDies(t *testing.T) {
 		// kube-apiserver without its etcd does not drain; that it is killed is not an error of this test.
 		_ = e.Stop()
 	})
+}
+
+// TestPartEnds: when a part ends while the environment starts, the error shows its log, and not only the step that could not go on.
+func TestPartEnds(t *testing.T) {
+	b, err := findCache(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range givenBinaries {
+		if err := os.Symlink(b.path(name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor + ".0\necho it lacks a tool >&2\nexit 3\n"
+	if err := os.WriteFile(filepath.Join(dir, controllerManager), []byte(ends), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	t.Setenv(assetsVariable, dir)
+	e, err := Start(t.Context(), Options{})
+	if err == nil {
+		t.Fatal("the environment started", e.Stop())
+	}
+	for _, want := range []string{"kube-controller-manager ended without being told to (exit status 3)", "it lacks a tool"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
 }
 
 // TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
+# message, with the command that installs it. As root on Debian it is installed, but for a container engine.
+#
+# Usage: scripts/needs.sh test|generate|kind ...
+# Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
+set -euo pipefail
+
+engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
+websocket() { /usr/bin/python3 -c 'import websocket' 2>/dev/null; }
+
+# Who needs it, what, how it is found, its Debian package, and what for.
+table() {
+  cat <<END
+test      nft                nft           nftables            kube-proxy writes its rules with it
+test      openssl            openssl       openssl             the second reading of certificates
+test      curl               curl          curl                a client of kube-apiserver behind konnectivity
+test      python3-websocket  websocket     python3-websocket   a client of a console
+generate  protoc             protoc        protobuf-compiler   writes the protobuf code of types
+kind      $engine             $engine        -                   runs the nodes of kind clusters
+END
+}
+
+missing=() packages=() by_hand=
+while read -r who what how package why; do
+  [[ " $* " == *" $who "* ]] || continue
+  if [ "$how" = websocket ]; then websocket && continue; elif command -v "$how" >/dev/null; then continue; fi
+  missing+=("$what ($why)")
+  if [ "$package" = - ]; then by_hand="install $what, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"; else packages+=("$package"); fi
+done < <(table)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+list=$(printf '%s, ' "${missing[@]}")
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && [ -z "$by_hand" ]; then
+  echo "Installing ${packages[*]}: ${list%, }"
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null && exit 0
+fi
+{
+  echo "missing: ${list%, }"
+  [ ${#packages[@]} = 0 ] || echo "hint: apt-get install ${packages[*]}"
+  [ -z "$by_hand" ] || echo "hint: $by_hand"
+} >&2
+exit 1

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package needs tests scripts/needs.sh.
+package needs
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNeeds runs the script on machines that have different commands.
+func TestNeeds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		commands []string // besides those of every system
+		user     string
+		args     []string
+		code     int
+		want     []string
+	}{
+		"nothing needed":     {user: "1000", args: []string{"other"}},
+		"all there":          {user: "1000", commands: []string{"protoc"}, args: []string{"generate"}},
+		"missing":            {user: "1000", args: []string{"test", "generate"}, code: 1, want: []string{"missing: nft (", "openssl (", "curl (", "protoc (", "hint: apt-get install nftables openssl curl "}},
+		"root, not Debian":   {user: "0", args: []string{"generate"}, code: 1, want: []string{"missing: protoc (", "hint: apt-get install protobuf-compiler"}},
+		"root on Debian":     {user: "0", commands: []string{"apt-get"}, args: []string{"generate"}, want: []string{"Installing protobuf-compiler: protoc (", "apt-get update -qq", "apt-get install -y -qq --no-install-recommends protobuf-compiler"}},
+		"no engine, root":    {user: "0", commands: []string{"apt-get"}, args: []string{"kind"}, code: 1, want: []string{"missing: docker (", "hint: install docker, or set KIND_EXPERIMENTAL_PROVIDER"}},
+		"apt-get that fails": {user: "0", commands: []string{"apt-get fails"}, args: []string{"generate"}, code: 1, want: []string{"hint: apt-get install protobuf-compiler"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, system := range []string{"bash", "cat"} {
+				path, err := exec.LookPath(system)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(path, filepath.Join(dir, system)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stub(t, dir, "id", "echo "+tc.user)
+			for _, command := range tc.commands {
+				command, fails := strings.CutSuffix(command, " fails")
+				stub(t, dir, command, map[bool]string{true: "exit 100", false: `echo "${0##*/} $*" >&2`}[fails])
+			}
+			cmd := exec.CommandContext(t.Context(), "bash", append([]string{filepath.Join("..", "..", "scripts", "needs.sh")}, tc.args...)...)
+			cmd.Env = []string{"PATH=" + dir}
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tc.code {
+				t.Errorf("got %v and %q, want exit code %d", err, out.String(), tc.code)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("got %q, want %q", out.String(), want)
+				}
+			}
+			if len(tc.want) == 0 && out.Len() > 0 {
+				t.Errorf("got %q, want nothing", out.String())
+			}
+		})
+	}
+}
+
+func stub(t *testing.T, dir, name, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!"+filepath.Join(dir, "bash")+"\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+}
