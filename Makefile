@@ -14,7 +14,7 @@ help: ## Print the targets.
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: controlplane build ## Start a control plane with our API behind it; Ctrl-C stops it.
+run: ## Start a control plane with our API behind it; Ctrl-C stops it. What of it is not in KUBEBUILDER_ASSETS is built the first time.
 	@go build -o bin/run-env ./pkg/envtest/run && exec bin/run-env
 
 .PHONY: run-clean

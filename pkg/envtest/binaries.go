@@ -142,10 +142,16 @@ func (b *binaries) ensure(ctx context.Context, names ...string) error {
 		return err
 	}
 	// Again: the other process built them.
-	for _, p := range b.missing(names...) {
-		if err := b.build(ctx, p); err != nil {
+	missing := b.missing(names...)
+	for len(missing) > 0 {
+		n := slices.IndexFunc(missing, func(p program) bool { return p.pins != missing[0].pins })
+		if n < 0 {
+			n = len(missing)
+		}
+		if err := b.build(ctx, missing[:n]); err != nil {
 			return err
 		}
+		missing = missing[n:]
 	}
 	return nil
 }
@@ -168,9 +174,10 @@ func waitForLock(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// Setup builds all programs that a control plane can have and that the cache lacks, and returns the directory. It does not look
-// at KUBEBUILDER_ASSETS. Progress gets a line every ten seconds, the first after two; nil means none.
-func Setup(ctx context.Context, progress io.Writer) (dir string, err error) {
+// Setup builds programs that a control plane can have, unless they are in the cache, and returns its directory; default: all of them. It
+// does not look at KUBEBUILDER_ASSETS. Progress gets a line every ten seconds, the first after two; nil means none. The error
+// is about a name that is no program's, or why one could not be built.
+func Setup(ctx context.Context, progress io.Writer, names ...string) (dir string, err error) {
 	if progress == nil {
 		progress = io.Discard
 	}
@@ -178,9 +185,17 @@ func Setup(ctx context.Context, progress io.Writer) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var names []string
+	var all []string
 	for _, p := range programs {
-		names = append(names, p.name)
+		all = append(all, p.name)
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return "", fmt.Errorf("there is no program %q; there are %s", name, strings.Join(all, ", "))
+		}
+	}
+	if len(names) == 0 {
+		names = all
 	}
 	return b.cache, b.ensure(ctx, names...)
 }

@@ -48,6 +48,16 @@ func (c *controllers) stopBuilding() {
 	c.building.Wait()
 }
 
+// ControllersStarted says whether kube-controller-manager was started.
+func (e *Environment) ControllersStarted() bool {
+	select {
+	case <-e.controllers.started:
+		return true
+	default:
+		return false
+	}
+}
+
 // WaitControllers returns when kube-controller-manager was started. It is so after Start unless its program had to be built, which
 // takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error is that of ctx, or
 // the Failure of the environment.

@@ -7,7 +7,9 @@ import (
 	"embed"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -58,12 +60,23 @@ func pinsFile(name string) []byte {
 	return data
 }
 
-// writePins writes the module of a program into a directory.
-func (p program) writePins(dir string) error {
+// execName is how go build calls the program: after the last element of its package that is no version.
+func (p program) execName() string {
+	dir, name := path.Split(p.pkg)
+	if versionElement.MatchString(name) {
+		name = path.Base(dir)
+	}
+	return name
+}
+
+var versionElement = regexp.MustCompile(`^v\d+$`)
+
+// writePins writes the module of pins into a directory.
+func writePins(set, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for from, to := range map[string]string{p.pins + ".mod": "go.mod", p.pins + ".sum": "go.sum"} {
+	for from, to := range map[string]string{set + ".mod": "go.mod", set + ".sum": "go.sum"} {
 		if err := os.WriteFile(filepath.Join(dir, to), pinsFile(from), 0o600); err != nil {
 			return err
 		}
@@ -71,9 +84,9 @@ func (p program) writePins(dir string) error {
 	return nil
 }
 
-// buildArgs are the arguments of go that build the program, but for the file.
-func (p program) buildArgs() []string {
-	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(p.pins, "k8s.io/kubernetes")), p.pkg}
+// buildArgs are the arguments of go that build programs of pins, but for the files and packages.
+func buildArgs(set string) []string {
+	return []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(set, "k8s.io/kubernetes"))}
 }
 
 // versionFlags stamp the version of Kubernetes in both packages that hold one. A plain build calls itself
@@ -96,7 +109,7 @@ func cacheKey() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	for _, p := range programs {
-		fmt.Fprintf(sum, "%q %s%s", p.buildArgs(), pinsFile(p.pins+".mod"), pinsFile(p.pins+".sum"))
+		fmt.Fprintf(sum, "%q %s %s%s", buildArgs(p.pins), p.pkg, pinsFile(p.pins+".mod"), pinsFile(p.pins+".sum"))
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil))[:12]
 }

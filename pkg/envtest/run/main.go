@@ -31,6 +31,7 @@ import (
 
 type flags struct {
 	dir, server, objects string
+	programs             string
 	externalEtcd         bool
 	copyOf               string
 	copies               int
@@ -42,6 +43,7 @@ func main() {
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
 	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver", "Main package of the server, or the absolute path of its file.")
 	flag.StringVar(&f.objects, "objects", "sample/objects", "Directory with objects of the API, for the commands that are printed.")
+	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor, "Link that will lead to the directory with kubectl and the other programs. Empty: none.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
 	flag.StringVar(&f.copyOf, "copy-of", "", "File with an object of which copies are created first, in the namespace default.")
 	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
@@ -70,7 +72,13 @@ func run(ctx context.Context, f flags) (err error) {
 	if err := writeKubeconfig(e, kubeconfig); err != nil {
 		return err
 	}
+	if err := link(filepath.Dir(e.Binary("kubectl")), f.programs); err != nil {
+		return err
+	}
 	fmt.Printf("Ready after %.1fs.\n", time.Since(began).Seconds())
+	if !e.ControllersStarted() {
+		fmt.Println("The controllers are still built: until they run, no namespace is deleted, no garbage is collected, and no quota is counted.")
+	}
 	if err := createCopies(ctx, e, f.copyOf, f.copies); err != nil {
 		return err
 	}
@@ -90,6 +98,20 @@ Ctrl-C stops everything. The next make run finds the objects again; make run-cle
 	}
 	fmt.Println("\nStopping ...")
 	return nil
+}
+
+// link makes a symbolic link to a directory, in the place of what was linked there.
+func link(dir, path string) error {
+	if current, err := os.Readlink(path); path == "" || err == nil && current == dir {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // of the checkout
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("link %s to %s: %w", path, dir, err)
+	}
+	return os.Symlink(dir, path)
 }
 
 // examples are commands for the objects in a directory.
