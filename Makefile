@@ -37,8 +37,8 @@ build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity, once for a machine; bin/1.36 leads to them.
-	@dir=$$(go run ./pkg/envtest/setup) && if [ "$$(readlink bin/1.36)" != "$$dir" ]; then \
-	  mkdir -p bin && rm -rf bin/1.36 && ln -s "$$dir" bin/1.36; fi
+	@dir=$$(go run ./pkg/envtest/setup) && link=bin/$${ENVTEST_K8S_VERSION:-1.36} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
+	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
 .PHONY: image
 image: ## Write the container images into bin/images/, without Docker: make image PLATFORMS=linux/amd64,linux/arm64

@@ -50,6 +50,9 @@ func findBinaries(ctx context.Context, progress io.Writer) (*binaries, error) {
 }
 
 func findCache(progress io.Writer) (*binaries, error) {
+	if err := checkMinor(); err != nil {
+		return nil, err
+	}
 	root := os.Getenv(cacheVariable)
 	if root == "" {
 		user, err := os.UserCacheDir()
@@ -61,7 +64,7 @@ func findCache(progress io.Writer) (*binaries, error) {
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own", cacheVariable, root)
 	}
-	return &binaries{cache: filepath.Join(root, "controlplane", Minor+"-"+cacheKey()), progress: progress}, nil
+	return &binaries{cache: filepath.Join(root, "controlplane", Minor()+"-"+cacheKey()), progress: progress}, nil
 }
 
 // path is where a program is, or will be when it is built.
@@ -96,8 +99,8 @@ func (b *binaries) checkGiven(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("it has no %s", name))
 		}
 	}
-	etcd := majorMinor(pinned(Minor, "go.etcd.io/etcd/server/v3"))
-	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor, "kube-controller-manager": Minor} {
+	etcd := majorMinor(pinned(Minor(), "go.etcd.io/etcd/server/v3"))
+	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor(), "kube-controller-manager": Minor()} {
 		path := filepath.Join(b.given, name)
 		if !executable(path) {
 			continue // said already, or not needed
@@ -109,7 +112,7 @@ func (b *binaries) checkGiven(ctx context.Context) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("use %s=%s: %s; unset it, or install %s of Kubernetes %s there: setup-envtest use %[5]s",
-			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(givenBinaries, ", "), Minor)
+			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(givenBinaries, ", "), Minor())
 	}
 	return nil
 }
@@ -144,7 +147,7 @@ func (b *binaries) ensure(ctx context.Context, names ...string) error {
 	// Again: the other process built them.
 	missing := b.missing(names...)
 	for len(missing) > 0 {
-		n := slices.IndexFunc(missing, func(p program) bool { return p.pins != missing[0].pins })
+		n := slices.IndexFunc(missing, func(p program) bool { return p.set() != missing[0].set() })
 		if n < 0 {
 			n = len(missing)
 		}

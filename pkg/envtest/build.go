@@ -51,9 +51,9 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 	what := strings.Join(names, ", ")
 	if _, err := exec.LookPath("go"); err != nil {
 		return fmt.Errorf("build %s: %w; install Go, or set %s to a directory with %s of Kubernetes %s", what, err, assetsVariable,
-			strings.Join(givenBinaries, ", "), Minor)
+			strings.Join(givenBinaries, ", "), Minor())
 	}
-	set := programs[0].pins
+	set := programs[0].set()
 	module := filepath.Join(b.cache, ".pins-"+set)
 	if err := writePins(set, module); err != nil {
 		return b.notWritable(err)
@@ -214,7 +214,7 @@ func Build(ctx context.Context, pkg string) (file string, err error) {
 	// go run keeps what it links in Go's build cache, as go build does not. When it links, it tells of a file in a directory for
 	// its own work, which is gone now; when it finds what was linked, of that. Sources may be edited meanwhile.
 	for range 5 {
-		file, err = goOutput(ctx, dir, settings, "run", "-exec=echo", "-ldflags="+versionFlags(pinned(Minor, "k8s.io/kubernetes")), pkg)
+		file, err = goOutput(ctx, dir, settings, "run", "-exec=echo", "-ldflags="+versionFlags(pinned(DefaultMinor, "k8s.io/kubernetes")), pkg)
 		if err != nil {
 			return "", fmt.Errorf("build %s: %w", pkg, err)
 		}

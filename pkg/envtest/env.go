@@ -17,9 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Minor is the version of Kubernetes whose control plane is started.
-const Minor = "1.36"
-
 // Environment is a running control plane with our servers behind it.
 type Environment struct {
 	// Dir holds state, logs and kubeconfigs.

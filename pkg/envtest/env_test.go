@@ -155,7 +155,7 @@ func TestPartEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor + ".0\necho it lacks a tool >&2\nexit 3\n"
+	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() + ".0\necho it lacks a tool >&2\nexit 3\n"
 	if err := os.WriteFile(filepath.Join(dir, controllerManager), []byte(ends), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package envtest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -22,19 +24,52 @@ import (
 //go:embed pins
 var pins embed.FS
 
-// program is a command and the pins that have it.
+// DefaultMinor is the version of Kubernetes whose control plane is started, unless the variable ENVTEST_K8S_VERSION names another. The
+// libraries of the kit are of it.
+const DefaultMinor = "1.36"
+
+// minorVariable has its name from the projects of kubebuilder.
+const minorVariable = "ENVTEST_K8S_VERSION"
+
+// Minor is the version of Kubernetes whose control plane is started, such as 1.36.
+func Minor() string { return cmp.Or(os.Getenv(minorVariable), DefaultMinor) }
+
+// checkMinor returns an error about a version that is not pinned.
+func checkMinor() error {
+	entries, err := pins.ReadDir("pins")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	var minors []string
+	for _, entry := range entries {
+		if minor, ok := strings.CutSuffix(entry.Name(), ".mod"); ok && minor != konnectivityPins {
+			minors = append(minors, minor)
+		}
+	}
+	if slices.Contains(minors, Minor()) {
+		return nil
+	}
+	return fmt.Errorf("%s is %q, expected one of %s", minorVariable, Minor(), strings.Join(minors, ", "))
+}
+
+// program is a command and the pins that have it; those of the minor, if it names none.
 type program struct{ name, pins, pkg string }
+
+// set are the pins that have it.
+func (p program) set() string { return cmp.Or(p.pins, Minor()) }
+
+const konnectivityPins = "konnectivity"
 
 // programs are all that the cache may hold.
 var programs = []program{
-	{"etcd", Minor, "go.etcd.io/etcd/server/v3"},
-	{"kube-apiserver", Minor, "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{"kubectl", Minor, "k8s.io/kubernetes/cmd/kubectl"},
-	{"kube-controller-manager", Minor, "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	{"kube-proxy", Minor, "k8s.io/kubernetes/cmd/kube-proxy"},
-	{"sample-apiserver", Minor, "k8s.io/sample-apiserver"},
-	{"proxy-server", "konnectivity", "sigs.k8s.io/apiserver-network-proxy/cmd/server"},
-	{"proxy-agent", "konnectivity", "sigs.k8s.io/apiserver-network-proxy/cmd/agent"},
+	{"etcd", "", "go.etcd.io/etcd/server/v3"},
+	{"kube-apiserver", "", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kubectl", "", "k8s.io/kubernetes/cmd/kubectl"},
+	{"kube-controller-manager", "", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{"kube-proxy", "", "k8s.io/kubernetes/cmd/kube-proxy"},
+	{"sample-apiserver", "", "k8s.io/sample-apiserver"},
+	{"proxy-server", konnectivityPins, "sigs.k8s.io/apiserver-network-proxy/cmd/server"},
+	{"proxy-agent", konnectivityPins, "sigs.k8s.io/apiserver-network-proxy/cmd/agent"},
 }
 
 // pinned returns the version without its v that the pins have of a module, or nothing.
@@ -109,7 +144,7 @@ func cacheKey() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	for _, p := range programs {
-		fmt.Fprintf(sum, "%q %s %s%s", buildArgs(p.pins), p.pkg, pinsFile(p.pins+".mod"), pinsFile(p.pins+".sum"))
+		fmt.Fprintf(sum, "%q %s %s%s", buildArgs(p.set()), p.pkg, pinsFile(p.set()+".mod"), pinsFile(p.set()+".sum"))
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil))[:12]
 }

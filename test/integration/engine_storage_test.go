@@ -140,7 +140,7 @@ func runDocumented(t *testing.T, e *envtest.Environment, page, command, document
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", envtest.Minor))
+	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", envtest.Minor()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func render(t testing.TB, v variant) string {
 func kustomize(t testing.TB, dir string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", envtest.Minor, "kubectl"), "kustomize", dir)
+	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", envtest.Minor(), "kubectl"), "kustomize", dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, &stderr)

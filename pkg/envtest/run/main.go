@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
 	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver", "Main package of the server, or the absolute path of its file.")
 	flag.StringVar(&f.objects, "objects", "sample/objects", "Directory with objects of the API, for the commands that are printed.")
-	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor, "Link that will lead to the directory with kubectl and the other programs. Empty: none.")
+	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(), "Link that will lead to the directory with kubectl and the other programs. Empty: none.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
 	flag.StringVar(&f.copyOf, "copy-of", "", "File with an object of which copies are created first, in the namespace default.")
 	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
