@@ -4,6 +4,7 @@ package envtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 		return b.notWritable(err)
 	}
 	began, log := time.Now(), &buildLog{}
-	doing := func() string { return fmt.Sprintf("builds %s in %s%s", what, b.cache, log) }
+	doing := func() string { return cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache)) }
 	err := tell(b.progress, doing, func() error {
 		if log.stale(ctx, module, packages) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.estimate())
@@ -165,15 +166,15 @@ func (l *buildLog) Write(data []byte) (int, error) {
 	}
 }
 
-// String says how far it is, when it is more than linking.
+// String says how far it is; nothing when it only links.
 func (l *buildLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.total > 0 && l.compiled > 0:
-		return fmt.Sprintf(": %d of %d packages compiled", min(l.compiled, l.total), l.total)
+		return fmt.Sprintf("%d of %d packages compiled", min(l.compiled, l.total), l.total)
 	case l.loaded > 0:
-		return fmt.Sprintf(": %d modules downloaded", l.loaded)
+		return fmt.Sprintf("%d modules downloaded", l.loaded)
 	}
 	return ""
 }
