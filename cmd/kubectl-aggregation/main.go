@@ -24,8 +24,8 @@ var errFailed = errors.New("a check failed")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second signal ends the command at once
 	code := run(ctx, os.Args[1:])
-	stop()
 	os.Exit(code)
 }
 

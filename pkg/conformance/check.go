@@ -71,8 +71,19 @@ func Checks() []Check {
 // need is what a resource or a target must have for a check. It returns the reason if it has it not.
 type need func(*facts, *Target) (reason string)
 
-// verbs need verbs of the resource. What is created must be there to be read, and be deleted at the end; a review is not.
+// verbs need verbs of the resource, and that objects like the sample can be created.
 func verbs(names ...string) need {
+	named := offers(names...)
+	return func(f *facts, t *Target) string {
+		if reason := named(f, t); reason != "" || !slices.Contains(names, "create") {
+			return reason
+		}
+		return f.uncreated
+	}
+}
+
+// offers needs verbs of the resource. What is created must be there to be read, and be deleted at the end; a review is not.
+func offers(names ...string) need {
 	if slices.Contains(names, "create") {
 		names = append(names, "get", "delete")
 	}

@@ -76,7 +76,7 @@ var deleteChecks = []Check{
 		if held := s.get(obj); held.GetDeletionTimestamp() == nil {
 			s.errorf("the object is there without deletionTimestamp")
 		}
-		s.want(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"finalizers": nil}))), 200)
+		s.release(s.path(obj))
 		s.eventually("after the finalizer was removed", func() string {
 			if a := s.do("GET", s.path(obj)); a.Code != 404 {
 				return "the object is there"
@@ -170,7 +170,7 @@ var deleteChecks = []Check{
 			return ""
 		})
 		s.get(owner)
-		s.patch(dependent, metadata(map[string]any{"finalizers": nil}))
+		s.release(s.path(dependent))
 		s.eventually("after the dependent has gone", func() string {
 			if a := s.do("GET", s.path(owner)); a.Code != 404 {
 				return "the owner is there"
@@ -197,7 +197,7 @@ var deleteChecks = []Check{
 	{"delete/owner-of-another-kind", Required, deleting, "The garbage collector deletes an object whose owner, of another kind, was deleted.", []need{verbs("create", "delete", "list", "watch"), namespaced}, func(s *session) {
 		configMaps := "/api/v1/namespaces/" + s.namespace + "/configmaps"
 		owner := s.want(s.do("POST", configMaps, body(map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": s.name(), "labels": map[string]any{ownLabel: s.label()}},
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": s.name(), "labels": s.labels()},
 		})), 201).object()
 		s.objects = append(s.objects, configMaps+"/"+owner.GetName())
 		dependent := s.create(func(obj *unstructured.Unstructured) {
@@ -233,7 +233,7 @@ var deleteChecks = []Check{
 		})
 		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
 		s.want(s.do("GET", path), 200)
-		s.patch(obj, metadata(map[string]any{"finalizers": nil}))
+		s.release(s.path(obj))
 		s.eventually("after the finalizer was removed", func() string {
 			if a := s.do("GET", path); a.Code != 404 {
 				return "the namespace is there"

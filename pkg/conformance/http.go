@@ -12,7 +12,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -206,8 +208,28 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 
 // do sends a request and reads the answer.
 func (s *session) do(method, path string, options ...option) *answer {
+	for {
+		a := s.once(method, path, options...)
+		seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+		if a.Code != http.StatusTooManyRequests || err != nil {
+			return a
+		}
+		select { // API priority and fairness
+		case <-s.ctx.Done():
+			return a
+		case <-time.After(time.Duration(max(seconds, 1)) * time.Second):
+		}
+	}
+}
+
+// once is do, but for a server that asks to try again.
+func (s *session) once(method, path string, options ...option) *answer {
 	ctx := s.ctx
-	if method == http.MethodPost {
+	r := request{query: url.Values{}, header: http.Header{}}
+	for _, o := range options {
+		o(&r)
+	}
+	if method == http.MethodPost || r.header.Get("Content-Type") == typeApply { // it may create
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), creationTimeout)
 		defer cancel()
@@ -217,6 +239,9 @@ func (s *session) do(method, path string, options ...option) *answer {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	last := &s.exchanges[len(s.exchanges)-1]
 	last.Response = cut(data)
+	if err == nil && len(data) == maxAnswer {
+		err = fmt.Errorf("it has more than %d MiB", maxAnswer>>20)
+	}
 	if err != nil {
 		last.Error = err.Error()
 		s.fatalf("%s: read the answer: %v", line, err)

@@ -4,9 +4,15 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os/exec"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -21,14 +27,23 @@ func (s *session) kubectl(input *unstructured.Unstructured, args ...string) stri
 }
 
 func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (stdout, stderr string, code int) {
+	return s.startKubectl(input, nil, args...)()
+}
+
+// startKubectl starts the command. What it writes to its stderr also goes to another writer, if there is one. What is returned waits for it.
+func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer, args ...string) (wait func() (stdout, stderr string, code int)) {
 	command := s.r.target.Kubectl
 	all := append(append([]string{}, command[1:]...), args...)
 	if s.namespace != "" {
 		all = append(all, "--namespace="+s.namespace)
 	}
 	cmd := exec.CommandContext(s.ctx, command[0], all...)
+	cmd.WaitDelay = 5 * time.Second // for what it started, such as diff or a credential plugin, and keeps the pipes
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
+	if also != nil {
+		cmd.Stderr = io.MultiWriter(&errs, also)
+	}
 	if input != nil {
 		data, err := input.MarshalJSON()
 		if err != nil {
@@ -36,31 +51,50 @@ func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (
 		}
 		cmd.Stdin = bytes.NewReader(data)
 	}
-	exchange := Exchange{Request: "kubectl " + strings.Join(args, " ")}
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && s.ctx.Err() == nil:
-		code = exit.ExitCode()
-	case err != nil:
-		s.fatalf("kubectl %s: %v", strings.Join(args, " "), err)
+	line := "kubectl " + strings.Join(args, " ")
+	if err := cmd.Start(); err != nil {
+		s.fatalf("%s: %v", line, err)
 	}
-	exchange.Response = cut([]byte(out.String() + errs.String()))
-	s.exchanges = append(s.exchanges, exchange)
-	return out.String(), errs.String(), code
+	return func() (stdout, stderr string, code int) {
+		err := cmd.Wait()
+		s.exchanges = append(s.exchanges, Exchange{Request: line, Response: cut([]byte(out.String() + errs.String()))})
+		var exit *exec.ExitError
+		switch {
+		case errors.As(err, &exit) && s.ctx.Err() == nil:
+			code = exit.ExitCode()
+		case err != nil:
+			s.fatalf("%s: %v", line, cmp.Or(context.Cause(s.ctx), err))
+		}
+		return out.String(), errs.String(), code
+	}
 }
 
-// kubectlWhile runs the command, and does something meanwhile.
+// firstWatch is closed when kubectl, with -v=6, wrote that it watches.
+type firstWatch struct {
+	seen chan struct{}
+	once sync.Once
+}
+
+// Write implements io.Writer; kubectl writes a line at once.
+func (w *firstWatch) Write(data []byte) (int, error) {
+	if bytes.Contains(data, []byte("watch=true")) {
+		w.once.Do(func() { close(w.seen) })
+	}
+	return len(data), nil
+}
+
+// kubectlWhile runs the command, and does something when it watches.
 func (s *session) kubectlWhile(do func(), args ...string) {
-	beside := &session{ctx: s.ctx, r: s.r, check: s.check, number: s.number, namespace: s.namespace}
-	done := make(chan []string, 1)
-	go func() {
-		messages, _ := beside.guarded(func(b *session) { b.kubectl(nil, args...) })
-		done <- messages
-	}()
+	watching := &firstWatch{seen: make(chan struct{})}
+	wait := s.startKubectl(nil, watching, append(args, "-v=6")...)
+	select {
+	case <-watching.seen:
+	case <-s.ctx.Done():
+	}
 	do()
-	s.messages = append(s.messages, <-done...)
-	s.exchanges = append(s.exchanges, beside.exchanges...)
+	if stdout, stderr, code := wait(); code != 0 {
+		s.errorf("kubectl %s: exit code %d\n%.2000s%.2000s", strings.Join(args, " "), code, stdout, stderr)
+	}
 }
 
 // arg is the resource as kubectl takes it.
@@ -165,15 +199,16 @@ var kubectlChecks = []Check{
 	}},
 	{"kubectl/scale", Required, commanding, "kubectl scale changes the replicas.", []need{verbs("create"), subresource("scale"), aKubectl}, func(s *session) {
 		obj := s.create()
-		s.prints(s.kubectl(nil, "scale", s.arg(), obj.GetName(), "--replicas=0"), "scaled")
-		if n, _, _ := unstructured.NestedInt64(s.want(s.do("GET", s.path(obj)+"/scale"), 200).object().Object, "spec", "replicas"); n != 0 {
-			s.errorf("the scale has %d replicas, want none", n)
+		want := s.replicas(obj) + 1
+		s.prints(s.kubectl(nil, "scale", s.arg(), obj.GetName(), fmt.Sprintf("--replicas=%d", want)), "scaled")
+		if n := s.replicas(obj); n != want {
+			s.errorf("the scale has %d replicas, want %d", n, want)
 		}
 	}},
 	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.", []need{aKubectl}, func(s *session) {
-		out := s.kubectl(nil, "api-resources", "--api-group="+s.r.facts.gvr.Group)
-		if s.r.facts.preferred == s.r.facts.gvr.Version || s.r.facts.gvr.Group == "" {
-			s.prints(out, s.r.facts.gvr.Resource, s.kind())
+		if s.r.facts.preferred != s.r.facts.gvr.Version && s.r.facts.gvr.Group != "" {
+			s.skipf("it shows the preferred version, which is %s", s.r.facts.preferred)
 		}
+		s.prints(s.kubectl(nil, "api-resources", "--api-group="+s.r.facts.gvr.Group), s.r.facts.gvr.Resource, s.kind())
 	}},
 }

@@ -37,8 +37,18 @@ func (r *Report) Write(w io.Writer, format string) error {
 
 // writeText writes what failed, why others were skipped, and a line for each area.
 func (r *Report) writeText(w io.Writer) error {
-	for _, result := range r.Failed() {
-		fmt.Fprintf(w, "FAILED %s (%s): %s\n", result.ID, result.Level, result.Text)
+	for _, result := range r.Results {
+		switch {
+		case result.Known && result.Outcome == Failed:
+			fmt.Fprintf(w, "failed %s (%s), as is known\n", result.ID, result.Level)
+			continue
+		case result.Outcome == Failed:
+			fmt.Fprintf(w, "FAILED %s (%s): %s\n", result.ID, result.Level, result.Text)
+		case result.Unexpected():
+			fmt.Fprintf(w, "PASSED %s (%s): %s\n", result.ID, result.Level, result.Text)
+		default:
+			continue
+		}
 		for _, message := range result.Messages {
 			fmt.Fprintf(w, "  %s\n", message)
 		}
@@ -52,6 +62,9 @@ func (r *Report) writeText(w io.Writer) error {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
 		fmt.Fprintf(w, "skipped %d: %s\n", skipped[reason], reason)
+	}
+	if r.Incomplete != "" {
+		fmt.Fprintf(w, "INCOMPLETE %s\n", r.Incomplete)
 	}
 	for _, left := range r.Left {
 		fmt.Fprintf(w, "LEFT BEHIND %s\n", left)
@@ -121,7 +134,7 @@ type junitMessage struct {
 	Text    string `xml:",chardata"`
 }
 
-// writeJUnit has failed optional checks as skipped: they fail no build.
+// writeJUnit has failed checks that are optional, or known to fail, as skipped: they fail no build.
 func (r *Report) writeJUnit(w io.Writer) error {
 	suite := junitSuite{Name: "conformance " + r.Resource, Tests: len(r.Results), Time: r.Seconds}
 	for _, result := range r.Results {
@@ -129,7 +142,7 @@ func (r *Report) writeJUnit(w io.Writer) error {
 		c := junitCase{Name: result.ID, Class: r.Resource + "." + area, Time: result.Seconds}
 		message := &junitMessage{Message: fmt.Sprintf("%s (%s, %s)", result.Text, result.Level, result.Source), Text: strings.Join(result.Messages, "\n")}
 		switch {
-		case result.Outcome == Failed && result.Level != Optional:
+		case result.Unexpected():
 			c.Failure = message
 			suite.Failures++
 		case result.Outcome != Passed:
@@ -137,6 +150,13 @@ func (r *Report) writeJUnit(w io.Writer) error {
 			suite.Skipped++
 		}
 		suite.Cases = append(suite.Cases, c)
+	}
+	for name, text := range map[string]string{"incomplete": r.Incomplete, "left-behind": strings.Join(r.Left, "\n")} {
+		if text != "" {
+			suite.Cases = append(suite.Cases, junitCase{Name: name, Class: r.Resource + ".run", Failure: &junitMessage{Message: name, Text: text}})
+			suite.Tests++
+			suite.Failures++
+		}
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err

@@ -123,7 +123,7 @@ const appliers = "applier"
 func (s *session) applied(name string, labels map[string]any) map[string]any {
 	obj := s.object()
 	labels = maps.Clone(labels)
-	labels[ownLabel] = s.label()
+	maps.Copy(labels, s.labels())
 	obj.SetName(name)
 	_ = unstructured.SetNestedMap(obj.Object, labels, "metadata", "labels") // the path is there
 	return obj.Object
@@ -521,12 +521,9 @@ var statusChecks = []Check{
 	}},
 	{"status/update", Required, conventions, "An update of the subresource changes the status.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
-		for {
-			changed := s.merged(s.get(obj), s.r.target.Status)
-			if a := s.want(s.do("PUT", s.path(obj)+"/status", body(changed)), 200, 409); a.Code == 200 {
-				break
-			}
-		}
+		s.unconflicted(func() *answer {
+			return s.do("PUT", s.path(obj)+"/status", body(s.merged(s.get(obj), s.r.target.Status)))
+		})
 		if missing := lost(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
 			s.errorf("%s", missing)
 		}
@@ -585,6 +582,13 @@ var statusChecks = []Check{
 	}},
 }
 
+// replicas are those of the scale of an object.
+func (s *session) replicas(obj *unstructured.Unstructured) int64 {
+	scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
+	n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // none is 0
+	return n
+}
+
 var scaleChecks = []Check{
 	{"scale/get", Required, conventions, "The subresource scale is a Scale of the object.", []need{verbs("create"), subresource("scale")}, func(s *session) {
 		obj := s.create()
@@ -595,9 +599,10 @@ var scaleChecks = []Check{
 	}},
 	{"scale/patch", Required, conventions, "A patch of the scale changes the object, and its generation.", []need{verbs("create"), subresource("scale")}, func(s *session) {
 		obj := s.create()
-		scale := s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": 3}})), 200).object()
-		if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != 3 {
-			s.errorf("the answer has %d replicas, want 3", n)
+		want := s.replicas(obj) + 1
+		scale := s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": want}})), 200).object()
+		if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != want {
+			s.errorf("the answer has %d replicas, want %d", n, want)
 		}
 		changed := s.get(obj)
 		if changed.GetGeneration() == obj.GetGeneration() && obj.GetGeneration() != 0 || reflect.DeepEqual(content(obj), content(changed)) {
@@ -606,21 +611,19 @@ var scaleChecks = []Check{
 	}},
 	{"scale/update", Required, conventions, "An update of the scale changes the object.", []need{verbs("create"), subresource("scale")}, func(s *session) {
 		obj := s.create()
-		for {
+		want := s.replicas(obj) + 1
+		s.unconflicted(func() *answer {
 			scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-			_ = unstructured.SetNestedField(scale.Object, int64(2), "spec", "replicas") // it has no such path or an int64
-			if a := s.want(s.do("PUT", s.path(obj)+"/scale", body(scale)), 200, 409); a.Code == 200 {
-				break
-			}
-		}
-		scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-		if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != 2 {
-			s.errorf("there are %d replicas, want 2", n)
+			_ = unstructured.SetNestedField(scale.Object, want, "spec", "replicas") // it has no such path or an int64
+			return s.do("PUT", s.path(obj)+"/scale", body(scale))
+		})
+		if n := s.replicas(obj); n != want {
+			s.errorf("there are %d replicas, want %d", n, want)
 		}
 	}},
 	{"scale/owned", Required, applying, "Who changes the scale owns the replicas, in an entry of the subresource.", []need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
 		obj := s.create()
-		s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": 3}}), query("fieldManager", "scaler")), 200)
+		s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": s.replicas(obj) + 1}}), query("fieldManager", "scaler")), 200)
 		entries := s.get(obj).GetManagedFields() // this one has no time
 		if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 			return e.Manager == "scaler" && e.Subresource == "scale" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")

@@ -30,6 +30,8 @@ type Report struct {
 	Results []Result `json:"results"`
 	// Left is what could not be deleted.
 	Left []string `json:"left,omitempty"`
+	// Incomplete says why checks were skipped for the time that the run had, or because it was interrupted.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // Result is that of one check.
@@ -39,6 +41,8 @@ type Result struct {
 	Source  string  `json:"source"`
 	Text    string  `json:"text"`
 	Outcome Outcome `json:"outcome"`
+	// Known is true for a check that the target is known to fail.
+	Known bool `json:"known,omitempty"`
 	// Messages say what was wrong, or why the check was skipped.
 	Messages []string `json:"messages,omitempty"`
 	Seconds  float64  `json:"seconds"`
@@ -55,6 +59,25 @@ type Exchange struct {
 	Error    string `json:"error,omitempty"`
 }
 
+// Unexpected is true for a required or recommended check that failed, and is not known to fail; and for one that is, and passed.
+func (r *Result) Unexpected() bool {
+	if r.Known {
+		return r.Outcome == Passed
+	}
+	return r.Outcome == Failed && r.Level != Optional
+}
+
+// Unexpected returns the results that are.
+func (r *Report) Unexpected() []Result {
+	var out []Result
+	for _, result := range r.Results {
+		if result.Unexpected() {
+			out = append(out, result)
+		}
+	}
+	return out
+}
+
 // Count is how many checks of a level ended so. An empty level stands for all.
 func (r *Report) Count(level Level, outcome Outcome) int {
 	n := 0
@@ -66,20 +89,12 @@ func (r *Report) Count(level Level, outcome Outcome) int {
 	return n
 }
 
-// Failed returns the failed checks of the levels, or of all levels.
-func (r *Report) Failed(levels ...Level) []Result {
+// Failed returns the failed checks, whether they are known to fail or not.
+func (r *Report) Failed() []Result {
 	var out []Result
 	for _, result := range r.Results {
-		if result.Outcome != Failed {
-			continue
-		}
-		if len(levels) == 0 {
+		if result.Outcome == Failed {
 			out = append(out, result)
-		}
-		for _, level := range levels {
-			if result.Level == level {
-				out = append(out, result)
-			}
 		}
 	}
 	return out

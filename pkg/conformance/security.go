@@ -92,6 +92,13 @@ func (s *session) reach(cert *tls.Certificate, path string, options ...option) *
 	return a
 }
 
+// handshake ends the run if there is no TLS server at the address: no check could tell that from a connection that is refused.
+func (s *session) handshake() {
+	if a := s.reach(&s.r.target.Direct.FrontProxy, "/"); a.Code == 0 {
+		s.fatalf("%s: %s", a.request, a.Body)
+	}
+}
+
 func (s *session) tls(cert *tls.Certificate) (*tls.Config, error) {
 	d := s.r.target.Direct
 	roots := x509.NewCertPool()

@@ -12,15 +12,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// ownLabel is on every object of a run; its value says of which check.
-const ownLabel = "conformance.example.com/check"
+// Both labels are on all that a run makes: ownLabel says of which check it is, runLabel of which run. What lacks the latter is not deleted.
+const (
+	ownLabel = "conformance.example.com/check"
+	runLabel = "conformance.example.com/run"
+)
+
+// maxObjects is how many objects a run makes at most.
+const maxObjects = 5000
 
 // session is one check at work.
 type session struct {
@@ -62,6 +66,11 @@ func (s *session) apiVersion() string { return s.r.facts.gvr.GroupVersion().Stri
 func (s *session) label() string      { return fmt.Sprintf("%s-%d", s.r.id, s.number) }
 func (s *session) selector() string   { return ownLabel + "=" + s.label() }
 
+// labels are those of what the check makes.
+func (s *session) labels() map[string]any {
+	return map[string]any{ownLabel: s.label(), runLabel: s.r.id}
+}
+
 // name is one that no other object has.
 func (s *session) name() string {
 	return fmt.Sprintf("conformance-%s-%d-%d", s.r.id, s.number, s.next.Add(1))
@@ -91,11 +100,14 @@ func (s *session) collection() string {
 
 // path is that of an object.
 func (s *session) path(obj *unstructured.Unstructured) string {
-	return s.collectionIn(s.r.facts.gvr.Version, obj.GetNamespace()) + "/" + obj.GetName()
+	return s.in(s.r.facts.gvr.Version, obj)
 }
 
-// in is the path of an object in another version.
+// in is the path of an object in a version. Without a name it would be that of the collection.
 func (s *session) in(version string, obj *unstructured.Unstructured) string {
+	if obj.GetName() == "" {
+		s.fatalf("an object has no name: %v", obj.Object)
+	}
 	return s.collectionIn(version, obj.GetNamespace()) + "/" + obj.GetName()
 }
 
@@ -112,7 +124,7 @@ func (s *session) object() *unstructured.Unstructured {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[ownLabel] = s.label()
+	labels[ownLabel], labels[runLabel] = s.label(), s.r.id
 	obj.SetLabels(labels)
 	return obj
 }
@@ -135,6 +147,9 @@ func (s *session) create(change ...func(*unstructured.Unstructured)) *unstructur
 func (s *session) created(a *answer) *unstructured.Unstructured {
 	obj := a.object()
 	s.objects = append(s.objects, s.path(obj))
+	if s.r.made.Add(1) > maxObjects {
+		s.fatalf("the run made %d objects", maxObjects)
+	}
 	return obj
 }
 
@@ -170,33 +185,33 @@ func join(codes []int) string {
 	return strings.Join(out, " or ")
 }
 
-// merged is an object after a merge patch.
+// merged is an object after a merge patch of the target.
 func (s *session) merged(obj *unstructured.Unstructured, patch map[string]any) *unstructured.Unstructured {
-	have, err := json.Marshal(obj.Object)
-	if err == nil {
-		var change []byte
-		if change, err = json.Marshal(patch); err == nil {
-			if have, err = jsonpatch.MergePatch(have, change); err == nil {
-				out := &unstructured.Unstructured{}
-				if err = utiljson.Unmarshal(have, &out.Object); err == nil {
-					return out
-				}
-			}
-		}
+	out, err := mergePatched(obj, patch)
+	if err != nil {
+		s.fatalf("apply the patch %v of the target to an object: %v", patch, err)
 	}
-	s.fatalf("apply the patch %v of the target to an object: %v", patch, err)
-	return nil
+	return out
 }
 
-// update writes an object as a function changes it, and again if somebody else wrote it meanwhile, as controllers do.
+// update writes an object as a function changes it.
 func (s *session) update(obj *unstructured.Unstructured, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	for {
+	return s.unconflicted(func() *answer {
 		current := s.get(obj)
 		change(current)
-		if a := s.do("PUT", s.path(obj), body(current)); a.Code != 409 {
-			return s.want(a, 200).object()
+		return s.do("PUT", s.path(obj), body(current))
+	}).object()
+}
+
+// unconflicted reads and writes, and again if somebody else wrote meanwhile, as controllers do.
+func (s *session) unconflicted(write func() *answer) (a *answer) {
+	s.eventually("a write", func() string {
+		if a = write(); a.Code == 409 {
+			return "got " + a.String()
 		}
-	}
+		return ""
+	})
+	return s.want(a, 200)
 }
 
 // patch is a merge patch that must succeed.
@@ -204,9 +219,13 @@ func (s *session) patch(obj *unstructured.Unstructured, patch any, options ...op
 	return s.want(s.do("PATCH", s.path(obj), append(options, mergePatch(patch))...), 200).object()
 }
 
+// maxPause is how long a check waits before it looks again, at most: most conditions are true within a second, and those of
+// kube-controller-manager within half a minute.
+const maxPause = 2 * time.Second
+
 // eventually waits until a condition is true, which says what is missing otherwise.
 func (s *session) eventually(what string, condition func() string) {
-	for {
+	for pause := 100 * time.Millisecond; ; pause = min(pause*3/2, maxPause) {
 		missing := condition()
 		if missing == "" {
 			return
@@ -214,18 +233,21 @@ func (s *session) eventually(what string, condition func() string) {
 		select {
 		case <-s.ctx.Done():
 			s.fatalf("%s: %s, until %s", what, missing, context.Cause(s.ctx))
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }
 
 // aNamespace is one of the check's own.
 func (s *session) aNamespace() string {
-	a := s.want(s.do("POST", "/api/v1/namespaces", body(map[string]any{
+	a := s.do("POST", "/api/v1/namespaces", body(map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{"generateName": "conformance-" + s.r.id + "-", "labels": map[string]any{ownLabel: s.label()}},
-	})), 201)
-	name := a.object().GetName()
+		"metadata": map[string]any{"generateName": s.r.namespacePrefix(), "labels": s.labels()},
+	}))
+	if a.Code == 403 {
+		s.skipf("no namespace can be made: %s", a)
+	}
+	name := s.want(a, 201).object().GetName()
 	s.namespaces = append(s.namespaces, name)
 	return name
 }

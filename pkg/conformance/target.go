@@ -4,16 +4,21 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -27,7 +32,8 @@ type Target struct {
 	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group. Default: that of the sample's
 	// kind.
 	Resource string
-	// Sample is a valid object. Its name does not matter.
+	// Sample is a valid object, with all fields that the server would set itself: checks compare what it answers with what they sent. Its name
+	// does not matter.
 	Sample *unstructured.Unstructured
 	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it valid: {"spec": {"replicas": 2}}.
 	Change map[string]any
@@ -48,6 +54,8 @@ type Target struct {
 	Kubectl []string
 	// Direct is the server's own port, for ExecuteSecurity.
 	Direct *Direct
+	// Known are the ids of checks that the target is known to fail. One of these that passes is reported as well.
+	Known []string
 	// Only are the ids or the areas of the checks that are run. Default: all.
 	Only []string
 	// Parallel is how many checks run at a time. Default: 8.
@@ -68,7 +76,11 @@ func ReadSample(path string) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	sample := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &sample.Object); err != nil {
+	text, err := yaml.YAMLToJSONStrict(data)
+	if err == nil {
+		err = utiljson.Unmarshal(text, &sample.Object)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s is no object in YAML or JSON: %w", path, err)
 	}
 	return sample, nil
@@ -81,11 +93,14 @@ const (
 	// checkCleanupTimeout and runCleanupTimeout bound the deletion of what a check and a run made.
 	checkCleanupTimeout = 20 * time.Second
 	runCleanupTimeout   = 40 * time.Second
+	// discoveryTimeout bounds each request of discovery, which has no context: an interrupted run must end.
+	discoveryTimeout = 15 * time.Second
 	// creationTimeout is how long a request that creates goes on after the run was interrupted: what it made must be known to be deleted.
 	creationTimeout = 10 * time.Second
 )
 
-func (t *Target) complete() {
+// complete sets defaults. It returns all that is wrong with the target, before anything is sent.
+func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 	if t.Parallel <= 0 {
 		t.Parallel = defaultParallel
 	}
@@ -95,6 +110,78 @@ func (t *Target) complete() {
 	if t.CheckTimeout <= 0 {
 		t.CheckTimeout = defaultCheckTimeout
 	}
+	gvr, problems := t.parse()
+	for _, patch := range []struct {
+		name  string
+		value *map[string]any
+	}{{"Change", &t.Change}, {"Invalid", &t.Invalid}, {"Status", &t.Status}} {
+		if *patch.value == nil {
+			continue
+		}
+		var err error
+		if *patch.value, err = plain(*patch.value); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", patch.name, err))
+		}
+	}
+	if len(problems) == 0 {
+		for name, patch := range map[string]map[string]any{"Change": t.Change, "Invalid": t.Invalid} {
+			if len(patch) == 0 {
+				continue
+			}
+			if patched, err := mergePatched(t.Sample, patch); err != nil || reflect.DeepEqual(patched.Object, t.Sample.Object) {
+				problems = append(problems, fmt.Errorf("%s is %v, expected a JSON merge patch that changes the sample", name, patch))
+			}
+		}
+	}
+	known := map[string]bool{}
+	for _, c := range checks {
+		known[c.ID], known[c.Area()] = true, true
+	}
+	for _, name := range append(slices.Clone(t.Only), t.Known...) {
+		if !known[name] {
+			problems = append(problems, fmt.Errorf("there is no check and no area %q", name))
+		}
+	}
+	if t.WebhookAddress != "" {
+		if host, _, err := net.SplitHostPort(t.WebhookAddress); err != nil || host == "" {
+			problems = append(problems, fmt.Errorf("WebhookAddress is %q, expected HOST:PORT that the server reaches", t.WebhookAddress))
+		}
+	}
+	if t.AuditLog != "" {
+		if _, err := os.Stat(t.AuditLog); err != nil {
+			problems = append(problems, fmt.Errorf("the audit log: %w", err))
+		}
+	}
+	if len(problems) > 0 {
+		return gvr, &TargetError{problems}
+	}
+	return gvr, nil
+}
+
+// plain has the types that JSON is read into: int64 and float64.
+func plain(value map[string]any) (out map[string]any, err error) {
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = utiljson.Unmarshal(data, &out)
+	}
+	return out, err
+}
+
+// mergePatched is an object after a JSON merge patch.
+func mergePatched(obj *unstructured.Unstructured, patch map[string]any) (*unstructured.Unstructured, error) {
+	have, err := json.Marshal(obj.Object)
+	if err != nil {
+		return nil, err
+	}
+	change, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	if have, err = jsonpatch.MergePatch(have, change); err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{}
+	return out, utiljson.Unmarshal(have, &out.Object)
 }
 
 // facts are what discovery says of the resource.
@@ -105,6 +192,7 @@ type facts struct {
 	otherVersions []string // of the group that have the resource
 	preferred     string
 	serverVersion string
+	uncreated     string // why no object like the sample can be created
 }
 
 // TargetError says what is wrong with a target. Nothing was sent.
@@ -113,42 +201,36 @@ type TargetError struct{ Problems []error }
 func (e *TargetError) Error() string   { return errors.Join(e.Problems...).Error() }
 func (e *TargetError) Unwrap() []error { return e.Problems }
 
-// validate returns all that is wrong with a target, before anything is sent.
-func (t *Target) validate(checks []Check) (schema.GroupVersionResource, error) {
-	var problems []error
-	gvr := &schema.GroupVersionResource{}
-	if t.Resource != "" {
-		if gvr, _ = schema.ParseResourceArg(t.Resource); gvr == nil {
-			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps", t.Resource))
-		}
-	}
+// parse finds the resource; its name is empty if only the kind is known.
+func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	if t.Config == nil {
 		problems = append(problems, errors.New("the target has no Config"))
 	}
-	switch {
-	case t.Sample == nil || len(t.Sample.Object) == 0:
-		problems = append(problems, errors.New("the target has no Sample, expected a valid object"))
-	case t.Sample.GetAPIVersion() == "" || t.Sample.GetKind() == "":
-		problems = append(problems, errors.New("the sample has no apiVersion or no kind"))
-	case gvr == nil:
-	case t.Resource == "":
-		*gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
-	case t.Sample.GroupVersionKind().GroupVersion() != gvr.GroupVersion():
-		problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource", t.Sample.GetAPIVersion(), gvr.GroupVersion()))
-	}
-	known := map[string]bool{}
-	for _, c := range checks {
-		known[c.ID], known[c.Area()] = true, true
-	}
-	for _, only := range t.Only {
-		if !known[only] {
-			problems = append(problems, fmt.Errorf("there is no check and no area %q", only))
+	var named *schema.GroupVersionResource
+	if t.Resource != "" {
+		if named, _ = schema.ParseResourceArg(t.Resource); named == nil {
+			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps", t.Resource))
 		}
 	}
-	if len(problems) > 0 {
-		return schema.GroupVersionResource{}, &TargetError{problems}
+	if t.Sample == nil || len(t.Sample.Object) == 0 {
+		return gvr, append(problems, errors.New("the target has no Sample, expected a valid object"))
 	}
-	return *gvr, nil
+	if t.Sample.GetAPIVersion() == "" || t.Sample.GetKind() == "" {
+		return gvr, append(problems, errors.New("the sample has no apiVersion or no kind"))
+	}
+	sample, err := plain(t.Sample.Object)
+	if err != nil {
+		return gvr, append(problems, fmt.Errorf("the sample: %w", err))
+	}
+	t.Sample = &unstructured.Unstructured{Object: sample}
+	gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
+	if named != nil {
+		if named.GroupVersion() != gvr.GroupVersion() {
+			problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource", t.Sample.GetAPIVersion(), named.GroupVersion()))
+		}
+		gvr = *named
+	}
+	return gvr, problems
 }
 
 // selected says whether a check is to run.
@@ -159,8 +241,9 @@ func (t *Target) selected(c Check) bool {
 // discover finds the facts of a resource, or of that of a kind if its name is empty.
 func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource, kind string) (*facts, error) {
 	config = rest.CopyConfig(config)
+	config.Timeout = discoveryTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		config.Timeout = time.Until(deadline)
+		config.Timeout = min(config.Timeout, time.Until(deadline))
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

@@ -3,6 +3,8 @@
 package conformance
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -190,8 +192,15 @@ var watchChecks = []Check{
 	}},
 	{"watch/too-old", Required, concepts, "A watch from a resourceVersion that the server forgot ends with 410 Expired; it never leaves out what came in between.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		want := s.create()
-		w := s.watch(s.collection(), query("labelSelector", s.selector()), query("resourceVersion", "1"))
-		e := w.next()
+		a := s.want(s.do("GET", s.collection(), query("watch", "true"), query("timeoutSeconds", "1"), query("labelSelector", s.selector()), query("resourceVersion", "1")), 200, 410)
+		if a.Code == 410 {
+			s.refused(a, 410)
+			return
+		}
+		e := event{}
+		if err := json.NewDecoder(bytes.NewReader(a.Body)).Decode(&e); err != nil {
+			s.fatalf("the watch ended without an event (%v), want ADDED %s or the error 410", err, want.GetName())
+		}
 		if e.Type == "ERROR" {
 			if code, reason := e.Object["code"], e.Object["reason"]; code != int64(410) || reason != "Expired" && reason != "Gone" {
 				s.errorf("got %s with the reason %v, want 410 Expired", e, reason)

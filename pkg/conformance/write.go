@@ -73,7 +73,7 @@ var nameChecks = []Check{
 	}},
 	{"names/other-namespace-in-body", Required, concepts, "An object whose body has another namespace than the URL is refused with 400.", []need{verbs("create"), namespaced}, func(s *session) {
 		obj := s.object()
-		obj.SetNamespace("default")
+		obj.SetNamespace(s.aNamespace())
 		s.refused(s.do("POST", s.collection(), body(obj)), 400)
 	}},
 	{"names/namespace-from-url", Required, concepts, "An object without a namespace gets that of the URL.", []need{verbs("create"), namespaced}, func(s *session) {
@@ -129,7 +129,10 @@ func (s *session) gone(obj *unstructured.Unstructured) {
 }
 
 var createChecks = []Check{
-	{"create/answer", Required, concepts, "The answer is 201 with the object and its kind.", []need{verbs("create")}, func(s *session) {
+	{"create/answer", Required, concepts, "The answer is 201 with the object and its kind.", []need{offers("create")}, func(s *session) {
+		if s.r.facts.uncreated != "" {
+			s.fatalf("%s", s.r.facts.uncreated) // the other checks are skipped
+		}
 		obj := s.create()
 		if obj.GetKind() != s.kind() || obj.GetAPIVersion() != s.apiVersion() {
 			s.errorf("got %s %s, want %s %s", obj.GetAPIVersion(), obj.GetKind(), s.apiVersion(), s.kind())

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -126,17 +128,39 @@ func TestCalibration(t *testing.T) {
 	for _, target := range targets(t, nil) {
 		t.Run(target.Resource, func(t *testing.T) {
 			complete(t, e, &target, other, logs)
+			created := &creations{}
+			target.Config = rest.CopyConfig(target.Config)
+			target.Config.Wrap(created.count)
 			report, err := conformance.Execute(t.Context(), target)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
+			t.Logf("%.0f s, %d objects: %d passed, %d failed, %d skipped", report.Seconds, created.n.Load(), report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
 			asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
-			if report.Seconds > 180 {
-				t.Errorf("the run took %.0f s, want at most 3 minutes", report.Seconds)
+			if n := created.n.Load(); report.Seconds > 180 || n == 0 || n > 5000 {
+				t.Errorf("the run took %.0f s and made %d objects, want at most 3 minutes and 5,000", report.Seconds, n)
 			}
 		})
 	}
+}
+
+// creations counts what is created, dry runs included.
+type creations struct{ n atomic.Int64 }
+
+func (c *creations) count(next http.RoundTripper) http.RoundTripper { return counting{c, next} }
+
+type counting struct {
+	*creations
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusCreated {
+		c.n.Add(1)
+	}
+	return resp, err
 }
 
 // TestWithoutWatchCache: reads promise the same when the server asks etcd each time.

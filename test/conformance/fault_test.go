@@ -303,7 +303,7 @@ var faults = map[string]fault{
 	"labels are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
 		inMetadata(obj, func(metadata map[string]any) {
 			if labels, ok := metadata["labels"].(map[string]any); ok {
-				maps.DeleteFunc(labels, func(name string, _ any) bool { return name != "conformance.example.com/check" })
+				maps.DeleteFunc(labels, func(name string, _ any) bool { return !strings.HasPrefix(name, "conformance.example.com/") })
 			}
 		})
 	})},
@@ -675,6 +675,7 @@ func TestEachCheckFails(t *testing.T) {
 	e := envtest.New(t, options)
 	target := one(t, nil, "engines.v1.fixture.example.com")
 	complete(t, e, &target, nil, logs)
+	passes(t, target)
 	target.CheckTimeout = 6 * time.Second
 	finds, without := matrix(t)
 	if *update && len(without) > 0 {
@@ -699,11 +700,26 @@ func TestEachCheckFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, result := range report.Results {
-				if result.Outcome != conformance.Failed {
-					t.Errorf("%s %s: %s", result.ID, result.Outcome, strings.Join(result.Messages, "; "))
+				if message := strings.Join(result.Messages, "; "); result.Outcome != conformance.Failed || strings.Contains(message, "the check panicked") {
+					t.Errorf("%s %s: %s", result.ID, result.Outcome, message)
 				}
 			}
 		})
+	}
+}
+
+// passes: without a fault, the checks pass; a check that always fails finds nothing.
+func passes(t *testing.T, target conformance.Target) {
+	t.Helper()
+	report, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
+	for _, result := range report.Results {
+		if result.Outcome == conformance.Skipped {
+			t.Errorf("%s is skipped: %s", result.ID, strings.Join(result.Messages, "; "))
+		}
 	}
 }
 
