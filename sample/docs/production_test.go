@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an object, restores.
@@ -27,12 +28,9 @@ func TestBackupDoc(t *testing.T) {
 	}
 	t.Setenv("DATA_DIR", filepath.Join(dir, ".run", "data-1"))
 	t.Setenv("KUBECONFIG", filepath.Join(dir, ".run", "kubeconfig"))
-	bins, err := filepath.Glob(filepath.Join(dir, "bin", "[0-9]*"))
-	if err != nil || len(bins) != 1 {
-		t.Fatalf("built control planes: got %v (%v), want one", bins, err)
-	}
-	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), bins[0], os.Getenv("PATH")}, ":"))
+	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), filepath.Join(dir, "bin", envtest.DefaultMinor), os.Getenv("PATH")}, ":"))
 
+	scripttest.Shell(t, dir, "make build")
 	server := scripttest.MakeRun(t, dir, "make run")
 	const gadgets = "sample/objects/gadget.yaml"
 	scripttest.Shell(t, dir, "kubectl apply -f "+gadgets)
