@@ -15,6 +15,8 @@ table() {
 test      nft                nft           nftables            kube-proxy writes its rules with it
 test      openssl            openssl       openssl             the second reading of certificates
 test      curl               curl          curl                a client of kube-apiserver behind konnectivity
+test      tinyproxy          tinyproxy     tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
+test      microsocks         microsocks    microsocks          a SOCKS5 proxy likewise
 test      python3-websocket  websocket     python3-websocket   a client of a console
 generate  protoc             protoc        protobuf-compiler   writes the protobuf code of types
 kind      $engine             $engine        -                   runs the nodes of kind clusters

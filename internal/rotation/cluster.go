@@ -30,7 +30,7 @@ type Cluster struct {
 	Config     *rest.Config // of an administrator; its Host is replaced to ask one kube-apiserver
 	Core       kubernetes.Interface
 	Aggregator aggregatorclient.Interface
-	// Dial connects to endpoints; nil means net.Dialer. Connections to kube-apiservers take Config.Dial.
+	// Dial connects to endpoints, or to the proxy that Config names for them; nil means net.Dialer. Connections to kube-apiservers take Config.Dial.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// EndpointAddresses, each HOST:PORT, are dialled instead of those of the Service's EndpointSlices.
 	EndpointAddresses []string

@@ -143,7 +143,7 @@ func TestServed(t *testing.T) {
 		"expired":      {right, certs.Bundle{ca.Certificate}, liveNow.Add(certs.LeafLifetime + time.Hour), "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Cluster{EndpointAddresses: []string{serveTLS(t, tc.pair, nil)}, Now: func() time.Time { return tc.at }}
+			c := &Cluster{Config: &rest.Config{}, EndpointAddresses: []string{serveTLS(t, tc.pair, nil)}, Now: func() time.Time { return tc.at }}
 			got, err := c.Served(t.Context(), liveService, tc.trust)
 			if err != nil || len(got) != 1 || got[0].Leaf == nil || !got[0].Leaf.Equal(tc.pair.Certificate) {
 				t.Fatalf("got %+v, %v; want the certificate", got, err)
@@ -156,7 +156,7 @@ func TestServed(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	for _, address := range []string{"127.0.0.1:1", plain.Listener.Addr().String()} {
-		c := &Cluster{EndpointAddresses: []string{address}}
+		c := &Cluster{Config: &rest.Config{}, EndpointAddresses: []string{address}}
 		if got, err := c.Served(t.Context(), liveService, nil); err != nil || len(got) != 1 || got[0].Leaf != nil || got[0].Verdict == nil {
 			t.Errorf("%s: got %+v, %v; want a verdict without a certificate", address, got, err)
 		}
@@ -192,7 +192,7 @@ func TestProbeFrontProxy(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			c := &Cluster{Now: func() time.Time { return liveNow }}
+			c := &Cluster{Config: &rest.Config{}, Now: func() time.Time { return liveNow }}
 			got, err := c.ProbeFrontProxy(t.Context(), Endpoint{Address: address}, liveService, certs.Bundle{ca.Certificate}, proxy)
 			if got != want || err != nil {
 				t.Errorf("got %q, %v; want %s", got, err, want)

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"time"
@@ -153,23 +155,40 @@ func (c *Cluster) present(ctx context.Context, e Endpoint, s certs.Service, trus
 	served := Served{Endpoint: e}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	raw, err := c.dial(ctx, "tcp", e.Address)
-	if err != nil {
-		served.Verdict = fmt.Errorf("dial %s: %w", e.Address, err)
-		return served
+	presented := make(chan *x509.Certificate, 2) // the transport goes on when the request has ended
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeDone: func(state tls.ConnectionState, err error) {
+		if err == nil && state.ServerName == s.ServerName() { // and not a proxy's
+			presented <- state.PeerCertificates[0]
+			cancel() // whatever it would answer
+		}
+	}})
+	response, err := c.request(ctx, e, s, "/", nil, c.tlsConfig(s, trust))
+	if err == nil {
+		_ = response.Body.Close()
 	}
-	defer raw.Close()
-	conn := tls.Client(raw, c.tlsConfig(s, trust))
-	served.Verdict = conn.HandshakeContext(ctx)
-	if served.Verdict == nil {
-		served.Leaf = conn.ConnectionState().PeerCertificates[0]
+	select {
+	case served.Leaf = <-presented:
 		return served
+	default:
 	}
+	served.Verdict = fmt.Errorf("dial %s: %w", e.Address, err)
 	// A refused certificate is in the error: nothing has to be trusted in order to see it.
-	if refused, ok := errors.AsType[*tls.CertificateVerificationError](served.Verdict); ok {
+	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		served.Leaf, served.Verdict = refused.UnverifiedCertificates[0], refused.Err
 	}
 	return served
+}
+
+// request sends a GET to an endpoint on a connection of its own, since a server may judge each connection once: through the proxy that the
+// kubeconfig names, if it does. What the variable HTTPS_PROXY names seldom leads to pods.
+func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path string, header http.Header, config *tls.Config) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+e.Address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Host, request.Header = s.ServerName(), header
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: c.Config.Proxy, DialContext: c.dial}
+	return (&http.Client{Timeout: dialTimeout, Transport: transport}).Do(request)
 }
 
 // tlsConfig is that of kube-aggregator: trust is the caBundle alone, and the name is the short one of the Service.

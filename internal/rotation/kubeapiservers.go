@@ -56,9 +56,7 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 		return client, nil
 	}
 	config := rest.CopyConfig(c.Config)
-	config.Host = kubeAPIServer
-	// Not through a proxy: it might lead to another instance.
-	config.Proxy = nil
+	config.Host = kubeAPIServer // through the proxy of the kubeconfig, if it names one: it connects to the address that it is asked for
 	config.Timeout = dialTimeout
 	u, err := url.Parse(kubeAPIServer)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 
@@ -41,17 +40,7 @@ func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Servi
 	pair := tls.Certificate{Certificate: [][]byte{proxy.Certificate.Raw}, PrivateKey: proxy.Key, Leaf: proxy.Certificate}
 	// Certificates would be left out when the server does not list their CA; kube-aggregator sends its own always.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-	// A connection of its own, since the server may judge each connection once.
-	client := &http.Client{Timeout: dialTimeout, Transport: &http.Transport{
-		TLSClientConfig: config, DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) { return c.dial(ctx, network, e.Address) },
-	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.ServerName()+"/certgen-probe-"+nonce, nil)
-	if err != nil {
-		return "", fmt.Errorf("make probe: %w", err)
-	}
-	request.Header.Set("X-Remote-User", user)
-	response, err := client.Do(request)
+	response, err := c.request(ctx, e, s, "/certgen-probe-"+nonce, http.Header{"X-Remote-User": {user}}, config)
 	if err != nil {
 		return "", fmt.Errorf("probe %s: %w", e.Address, err)
 	}

@@ -68,6 +68,7 @@ func admissionregistration(resource string) schema.GroupVersionResource {
 // that need one of those.
 func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 	parts := sets.New[string]()
+	missing := map[string][]string{} // by part
 	served := map[schema.GroupVersion]sets.Set[string]{}
 	for _, api := range requiredAPIs {
 		gv := api.resource.GroupVersion()
@@ -84,10 +85,12 @@ func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 			}
 		}
 		if !served[gv].Has(api.resource.Resource) {
-			klog.InfoS("This cluster does not serve an API; the part of the server that needs it stays off until the server restarts",
-				"part", api.part, "api", api.resource.String())
+			missing[api.part] = append(missing[api.part], api.resource.String())
 			parts.Insert(api.part)
 		}
+	}
+	for _, part := range sets.List(parts) {
+		klog.InfoS("This cluster does not serve APIs; the part of the server that needs them stays off until the server restarts", "part", part, "apis", missing[part])
 	}
 	return parts, nil
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -37,6 +38,13 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		if diff := cmp.Diff(before, got); diff != "" {
 			err = errors.Join(err, fmt.Errorf("our server asks for others (-kube-apiserver +ours):\n%s", diff))
 		}
+		return err
+	})
+
+	// kube-controller-manager ends if its certificate is no longer believed while it starts. It builds all controllers before it runs one.
+	namespace := e.NewNamespace(t)
+	e.Eventually(t, "the controllers", envtest.Patience, func(ctx context.Context) error {
+		_, err := e.Client(t).CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 

@@ -94,6 +94,9 @@ var mutatingPolicies = []mutating{
 // TestEngineMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and validated.
 // The schema of our kinds they have from kube-apiserver, which has it from us.
 func TestEngineMutatingPolicy(t *testing.T) {
+	if olderMinor() {
+		t.Skip("TestOlderMinor")
+	}
 	allowParams(t, shared)
 	namespace := shared.NewNamespace(t)
 	setParam(t, namespace, "limit", "8")

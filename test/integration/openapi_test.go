@@ -170,6 +170,9 @@ func TestOpenAPIMerged(t *testing.T) {
 			t.Errorf("%s through kube-apiserver is another than at our server", path)
 		}
 	}
+	if envtest.Minor() != envtest.DefaultMinor {
+		return // in version 2, kube-apiserver renames definitions of the libraries that differ from its own, such as Scale
+	}
 	part, whole := readOpenAPI(t, ours, "/openapi/v2"), readOpenAPI(t, merged, "/openapi/v2")
 	for path, item := range part.Paths {
 		// Discovery of the groups is kube-apiserver's own.
@@ -181,6 +184,10 @@ func TestOpenAPIMerged(t *testing.T) {
 		// These kinds are in every group, and kube-apiserver's list them all.
 		delete(definition, "x-kubernetes-group-version-kind")
 		delete(whole.Definitions[name], "x-kubernetes-group-version-kind")
+		// Of its own kinds, kube-apiserver keeps its own definition where the libraries are of another minor than it is.
+		if strings.HasPrefix(name, "io.k8s.") && envtest.Minor() != envtest.DefaultMinor {
+			continue
+		}
 		if diff := cmp.Diff(definition, whole.Definitions[name]); diff != "" {
 			t.Errorf("OpenAPI v2 definition %s (-ours +kube-apiserver's):\n%s", name, diff)
 		}

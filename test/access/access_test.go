@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package access reaches the API in the ways of docs/access.md, through the real programs.
+package access
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/console"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+)
+
+const items = "/apis/fixture.example.com/v1/items"
+
+var engines = v1.SchemeGroupVersion.WithResource("engines")
+
+var shared *envtest.Environment
+
+func TestMain(m *testing.M) { os.Exit(envtest.Main(m, envtest.Options{}, &shared)) }
+
+// blocks are the commands of a section of the page, for the fixture's API instead of that of the sample.
+func blocks(t *testing.T, section string) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "access.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	if !found {
+		t.Fatalf("docs/access.md has no section %q", section)
+	}
+	return scripttest.Blocks(strings.NewReplacer("/apis/workshop.example.com/v1/widgets", items, "workshop.example.com", "fixture.example.com").Replace(text))
+}
+
+// newEngine makes the object "e" in a namespace of its own.
+func newEngine(t *testing.T, e *envtest.Environment) (namespace string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "fixture", "objects", "engine.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	namespace = e.NewNamespace(t)
+	obj.SetNamespace(namespace)
+	obj.SetName("e")
+	client, err := dynamic.NewForConfig(e.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resource(engines).Namespace(namespace).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return namespace
+}
+
+// lines collects what a program writes.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) have() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// start runs a program beside the test, and waits for a line that matches, if it has to.
+func start(t *testing.T, e *envtest.Environment, ready string, name string, args ...string) *lines {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := e.StartCommand(cmd); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	_ = in.Close() // the program has it
+	l, ended := &lines{}, make(chan struct{})
+	go func() {
+		defer close(ended)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			l.mu.Lock()
+			l.all = append(l.all, scanner.Text())
+			l.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		<-ended
+		_ = out.Close()
+	})
+	e.Eventually(t, name+" to say "+ready, envtest.Patience, func(context.Context) error {
+		have := strings.Join(l.have(), "\n")
+		if !strings.Contains(have, ready) {
+			return fmt.Errorf("it said:\n%s", have)
+		}
+		return nil
+	})
+	return l
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// proxy is a running one.
+type proxy struct {
+	url *url.URL
+	log *lines
+}
+
+// proxies are the programs, by the kind of proxy.
+var proxies = map[string]func(t *testing.T, e *envtest.Environment, port string) *proxy{
+	"HTTP": func(t *testing.T, e *envtest.Environment, port string) *proxy {
+		config := filepath.Join(t.TempDir(), "tinyproxy.conf")
+		scripttest.Write(t, config, "Port "+port+"\nListen 127.0.0.1\nTimeout 600\nLogLevel Info\n")
+		return &proxy{&url.URL{Scheme: "http", Host: "127.0.0.1:" + port}, start(t, e, "Accepting connections", "tinyproxy", "-d", "-c", config)}
+	},
+	"SOCKS5": func(t *testing.T, e *envtest.Environment, port string) *proxy {
+		p := &proxy{&url.URL{Scheme: "socks5", Host: "127.0.0.1:" + port}, start(t, e, "", "microsocks", "-i", "127.0.0.1", "-p", port)}
+		e.Eventually(t, "microsocks to listen", envtest.Patience, func(ctx context.Context) error {
+			conn, err := e.KubeAPIServers[0].Dial(ctx, p.url.Host)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+		return p
+	},
+}
+
+var connected = regexp.MustCompile(`(?:CONNECT |connected to )(\S+:\d+)`)
+
+// reached are the addresses that the proxy connected to.
+func (p *proxy) reached() (out []string) {
+	for _, line := range p.log.have() {
+		if match := connected.FindStringSubmatch(line); match != nil {
+			out = append(out, match[1])
+		}
+	}
+	return out
+}
+
+// kubeconfig is that of the administrator, with the proxy.
+func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
+	t.Helper()
+	path, err := e.AdminKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.ProxyURL = p.url.String()
+	}
+	path = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestProxyURL: kubectl, client-go and certgen take the proxy of the kubeconfig for all that they do, and fail without it.
+func TestProxyURL(t *testing.T) {
+	for kind, run := range proxies {
+		t.Run(kind, func(t *testing.T) {
+			p := run(t, shared, freePort(t))
+			kubeconfig := p.kubeconfig(t, shared)
+			namespace := newEngine(t, shared)
+			host := strings.TrimPrefix(shared.Admin(t).Host, "https://")
+
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+kubeconfig, "get", "engines", "-A"); err != nil || !slices.Contains(p.reached(), host) {
+				t.Errorf("kubectl get: %v %s; the proxy connected to %q, want %s", err, stderr, p.reached(), host)
+			}
+			t.Run("watch", func(t *testing.T) { watches(t, kubeconfig) })
+			t.Run("upgrade", func(t *testing.T) {
+				config := rest.CopyConfig(shared.Admin(t))
+				config.Proxy = http.ProxyURL(p.url)
+				before := len(p.reached())
+				c := console.Open(t.Context(), t, config, namespace, "e")
+				c.Echo(t, "through a proxy")
+				if len(p.reached()) == before {
+					t.Errorf("the proxy connected to %q, want one more", p.reached())
+				}
+			})
+			t.Run("certgen", func(t *testing.T) {
+				out := doctor(t, shared, kubeconfig)
+				for _, address := range []string{host, strings.TrimPrefix(shared.Servers[0].URL, "https://")} {
+					if !slices.ContainsFunc(p.reached(), func(a string) bool { return port(a) == port(address) }) {
+						t.Errorf("the proxy connected to %q, want %s\n%s", p.reached(), address, out)
+					}
+				}
+			})
+			gone := (&proxy{url: &url.URL{Scheme: p.url.Scheme, Host: "127.0.0.1:1"}}).kubeconfig(t, shared)
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "get", "engines"); err == nil {
+				t.Errorf("without the proxy: success %s, want that nothing goes another way", stderr)
+			}
+		})
+	}
+}
+
+func port(address string) string { _, port, _ := net.SplitHostPort(address); return port }
+
+// watches: an object that is made is seen by a watch of client-go.
+func watches(t *testing.T, kubeconfig string) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+	defer cancel()
+	watcher, err := client.Resource(engines).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	namespace := newEngine(t, shared)
+	for event := range watcher.ResultChan() {
+		if obj, ok := event.Object.(metav1.Object); ok && obj.GetNamespace() == namespace {
+			return
+		}
+	}
+	t.Error("the watch ended without the object")
+}
+
+// doctor runs certgen doctor, which connects to kube-apiservers and to the Service's endpoints.
+func doctor(t *testing.T, e *envtest.Environment, kubeconfig string, environment ...string) string {
+	t.Helper()
+	var out strings.Builder
+	cmd := exec.CommandContext(t.Context(), e.Certgen(), "doctor", "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)
+	cmd.Env = append(cmd.Environ(), environment...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := e.StartCommand(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("certgen doctor: %v\n%s", err, out.String())
+	}
+	return out.String()
+}
+
+// TestKubectlProxy: the commands of the page, and what the flags of its table do.
+func TestKubectlProxy(t *testing.T) {
+	kubeconfig, err := shared.AdminKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, block := range blocks(t, "Through kubectl proxy") {
+		out := scripttest.Shell(t, dir, strings.ReplaceAll(block, "8001", freePort(t)),
+			"KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
+		if !strings.Contains(out, `"kind": "ItemList"`) && !strings.Contains(out, `"kind":"ItemList"`) {
+			t.Errorf("%s\ngot\n%s\nwant the list", block, out)
+		}
+	}
+
+	namespace := newEngine(t, shared)
+	path := "/apis/fixture.example.com/v1/namespaces/" + namespace + "/engines/e/console"
+	for _, tc := range []struct {
+		name   string
+		flags  []string
+		path   string
+		header http.Header
+		want   int
+	}{
+		{"list", nil, items, nil, 200},
+		{"prefix", []string{"--api-prefix=/k8s/"}, "/k8s" + items, nil, 200},
+		{"host", nil, items, http.Header{"Host": {"evil.example.com"}}, 403},
+		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, items, http.Header{"Host": {"evil.example.com"}}, 200},
+		{"console", nil, path, upgrade, 101},
+		{"console rejected", []string{"--reject-paths=^/api/.*/pods/.*/(exec|attach),^/apis/fixture.example.com/.*/console"}, path, upgrade, 403},
+		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, items, nil, 200},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			port := freePort(t)
+			start(t, shared, "Starting to serve", shared.Binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=" + port}, tc.flags...)...)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+tc.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = tc.header.Get("Host")
+			maps.Copy(req.Header, tc.header)
+			resp, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != tc.want {
+				t.Errorf("got %s, want %d", resp.Status, tc.want)
+			}
+		})
+	}
+}
+
+// upgrade are the headers of a websocket for a console.
+var upgrade = http.Header{
+	"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+	"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
+}
+
+// TestProxyVariables: HTTPS_PROXY in the environment reroutes the server's reviews, and NO_PROXY excepts them; certgen takes it for
+// kube-apiservers, and not for endpoints.
+func TestProxyVariables(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces need root: run the tests as root")
+	}
+	const nowhere = "HTTPS_PROXY=http://127.0.0.1:1"
+	if e, err := envtest.Start(t.Context(), envtest.Options{Network: envtest.EndpointRouting, ServerEnv: []string{nowhere}}); err == nil {
+		t.Errorf("the server started without a way to kube-apiserver: %v", e.Stop())
+	} else if !strings.Contains(err.Error(), "proxyconnect") {
+		t.Errorf("got %v, want that the proxy does not answer", err)
+	}
+
+	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, ServerEnv: []string{nowhere, "NO_PROXY=10.0.0.0/8,.svc"}})
+	newEngine(t, e)
+	p := proxies["HTTP"](t, e, "3128")
+	kubeconfig, err := e.AdminKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := "HTTPS_PROXY=" + p.url.String()
+	if _, stderr, err := (envtest.Kubectl{Env: []string{variable}}).Run(t.Context(), e, "get", "engines", "-A"); err != nil || len(p.reached()) == 0 {
+		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
+	}
+	before := len(p.reached())
+	doctor(t, e, kubeconfig, variable)
+	if after := p.reached()[before:]; len(after) == 0 || slices.Contains(after, e.Servers[0].Address()) {
+		t.Errorf("for certgen doctor, the proxy connected to %q, want kube-apiserver and not the endpoint %s", after, e.Servers[0].Address())
+	}
+	before = len(p.reached())
+	doctor(t, e, kubeconfig, variable, "NO_PROXY=10.0.0.0/8")
+	if after := p.reached()[before:]; len(after) > 0 {
+		t.Errorf("for certgen doctor with NO_PROXY, the proxy connected to %q, want nothing", after)
+	}
+}
