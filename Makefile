@@ -48,6 +48,10 @@ image: ## Write the container images into bin/images/, without Docker: make imag
 generate: ## Write every zz_generated.* file anew.
 	@scripts/generate.sh
 
+.PHONY: bump
+bump: ## Move to another version of Kubernetes, and say what is left for a person: make bump KUBERNETES=1.37.2
+	@scripts/bump.sh $(KUBERNETES)
+
 ##@ Check
 
 .PHONY: test
@@ -61,6 +65,10 @@ needs-test:
 .PHONY: test-quickstart
 test-quickstart: controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes). Needs Docker, for kind.
 	go test -tags quickstart -count=1 -timeout 30m -v ./test/quickstart
+
+.PHONY: test-minors
+test-minors: needs-test build ## Test with the control planes of other minors of Kubernetes, and the upgrade (10 minutes each): make test-minors MINORS=1.35
+	@scripts/test-minors.sh $(MINORS)
 
 .PHONY: test-without-sample
 test-without-sample: needs-test controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
@@ -78,7 +86,7 @@ test-attacks: controlplane build ## Attack the server for a minute in each way, 
 .PHONY: test-all
 test-all: ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
 	$(MAKE) test test-without-sample test-security
-	$(MAKE) test-quickstart test-attacks test-fips test-image test-mutations fuzz
+	$(MAKE) test-minors test-quickstart test-attacks test-fips test-image test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity
 
 .PHONY: verify

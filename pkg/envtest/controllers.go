@@ -94,6 +94,13 @@ func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer
 	return e.startControllerManager()
 }
 
+// UpgradeKubeAPIServer is RestartKubeAPIServer with another program, such as that of another minor, which Setup returns. The others, and
+// kube-controller-manager, stay as they are.
+func (e *Environment) UpgradeKubeAPIServer(ctx context.Context, k *KubeAPIServer, program string) error {
+	k.command[0] = program
+	return e.RestartKubeAPIServer(ctx, k)
+}
+
 // runControllers starts the controllers for the first time.
 func (e *Environment) runControllers() error {
 	c := &e.controllers

@@ -42,9 +42,8 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 	})
 
 	// kube-controller-manager ends if its certificate is no longer believed while it starts. It builds all controllers before it runs one.
-	namespace := e.NewNamespace(t)
 	e.Eventually(t, "the controllers", envtest.Patience, func(ctx context.Context) error {
-		_, err := e.Client(t).CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		_, err := e.Client(t).CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 

@@ -53,21 +53,27 @@ func TestRollout(t *testing.T) {
 			l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "rollout", Tolerate: tc.tolerate})
 			l.Await(perRollout)
 			for round := 1; round <= rounds || l.Total() < inAll; round++ {
-				for _, s := range e.Servers {
-					l.Enter(fmt.Sprintf("round %d, %s", round, s.Name))
-					if err := e.StopServer(s); err != nil {
-						t.Error(err)
-					}
-					if err := e.StartServer(t.Context(), s); err != nil {
-						l.End()
-						t.Fatal(err)
-					}
-					routes.await(s)
-					l.Await(perRollout)
-				}
+				replaceServers(t, e, l, routes, fmt.Sprintf("round %d, ", round))
 			}
 			l.End()
 		})
+	}
+}
+
+// replaceServers replaces one after the other, as a Deployment does.
+func replaceServers(t *testing.T, e *envtest.Environment, l *load.Load, routes *routes, phase string) {
+	t.Helper()
+	for _, s := range e.Servers {
+		l.Enter(phase + s.Name)
+		if err := e.StopServer(s); err != nil {
+			t.Error(err)
+		}
+		if err := e.StartServer(t.Context(), s); err != nil {
+			l.End()
+			t.Fatal(err)
+		}
+		routes.await(s)
+		l.Await(perRollout)
 	}
 }
 

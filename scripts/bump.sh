@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Moves the kit to another version of Kubernetes: the libraries, the generators, the control plane of the tests, and what texts say of them.
+# Then it generates, builds and vets. It changes files and commits nothing; what is left for a person is said at the end.
+#
+# Usage: scripts/bump.sh 1.37.2
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { echo "bump: $*" >&2; exit 1; }
+step() { echo "== $*"; }
+
+version=${1:-}
+[[ $version =~ ^1\.[0-9]+\.[0-9]+$ ]] || fail "the version is \"$version\", expected one such as 1.37.2: make bump KUBERNETES=1.37.2"
+[ -z "$(git status --porcelain)" ] || fail "the tree has changes; commit or stash them, so that what the bump changed can be seen"
+minor=${version%.*} staging=v0.${version#1.}
+go list -m "k8s.io/api@$staging" >/dev/null || fail "the module proxy has no Kubernetes $version"
+was_staging=$(go list -m -f '{{.Version}}' k8s.io/api)
+was=1.${was_staging#v0.}
+was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)
+was_etcd=$(go list -m -f '{{.Version}}' go.etcd.io/etcd/server/v3)
+[ "$was" != "$version" ] || fail "the kit is at $version"
+
+step "control plane"
+scripts/pin-controlplane.sh "$version"
+etcd=$(sed -n 's|.*go.etcd.io/etcd/server/v3 \(v[^ ]*\).*|\1|p' "pkg/envtest/pins/$minor.mod")
+
+step "libraries and generators"
+at() { awk -v old="$1" -v new="$2" '$2 == old { print $1 "@" new } $1 == "require" && $3 == old { print $2 "@" new }' go.mod; }
+mapfile -t modules < <(at "$was_staging" "$staging"; at "$was_etcd" "$etcd")
+go get "${modules[@]}"
+go mod tidy
+
+step "texts"
+# A version that is written with its v, or alone, is that of the kit; other texts speak of minors, and are for a person.
+mapfile -t files < <(git grep -lIF -e "$was_staging" -e "$was" -e "bin/$was_minor" -e "use $was_minor" -e "libraries of $was_minor" -e "DefaultMinor = " -- \
+  ':!*go.mod' ':!*go.sum' ':!pkg/envtest/pins' ':!.ci')
+escaped() { sed 's/\./\\./g' <<<"$1"; }
+sed -i -e "s/$(escaped "$was_staging")\b/$staging/g" -e "s/\b\(v\?\)$(escaped "$was")\b/\1$version/g" -e "s|bin/$(escaped "$was_minor")\b|bin/$minor|g" \
+  -e "s/use $(escaped "$was_minor")\b/use $minor/g" -e "s/libraries of $(escaped "$was_minor")\b/libraries of $minor/g" \
+  -e "s/DefaultMinor = \"$(escaped "$was_minor")\"/DefaultMinor = \"$minor\"/" "${files[@]}"
+go test ./test/docs -run TestVersions -update >/dev/null || true # tried again below
+
+status=0
+try() {
+  local what=$1
+  shift
+  step "$what"
+  "$@" || { status=1 left+=("$what fails: $*"); }
+}
+left=()
+try "generated code" scripts/generate.sh
+try "build" go build ./...
+try "vet" go vet -tags e2e,quickstart,reproducible ./...
+try "versions in the README" go test ./test/docs -run TestVersions
+
+step "left for a person"
+left+=("read what is new, deprecated and changed: https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-$minor.md")
+left+=("run: make test, make test-minors, make test-all; the tables of docs/conformance.md may change")
+left+=("a kind node image of $version: KIND_NODE_IMAGE")
+if [ "$minor" != "$was_minor" ]; then
+  left+=("pkg/envtest/pins has one minor more than before; delete the oldest when it is no longer supported upstream")
+  left+=("texts that name $was_minor:")
+fi
+printf -- '- %s\n' "${left[@]}"
+[ "$minor" = "$was_minor" ] || git grep -nIwF "$was_minor" -- ':!*go.mod' ':!*go.sum' ':!pkg/envtest/pins' ':!konnectivity' | cut -c1-160 | sed 's/^/    /'
+exit $status
