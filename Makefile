@@ -37,7 +37,7 @@ build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity, once for a machine; bin/1.36 leads to them.
-	@dir=$$(go run ./pkg/envtest/setup) && link=bin/$${ENVTEST_K8S_VERSION:-1.36} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
+	@dir=$$(go run ./pkg/envtest/setup) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
 .PHONY: image

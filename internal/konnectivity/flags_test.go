@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // konnectivityProgram runs one of konnectivity's programs, which make controlplane builds, and returns what it prints. It is always one that
 // ends by itself.
 func konnectivityProgram(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	path := filepath.Join(root, "bin", "1.36", name)
+	path := filepath.Join(root, "bin", envtest.DefaultMinor, name)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%v; run make controlplane", err)
 	}

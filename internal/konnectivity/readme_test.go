@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // TestReadmeOverlays: the overlays in konnectivity/README.md can be rendered, in folders beside it.
@@ -34,7 +36,7 @@ func TestReadmeOverlays(t *testing.T) {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		write(t, dir, "kustomization.yaml", example)
 		write(t, dir, "kube-apiserver.yaml", readFile(t, filepath.Join("testdata", "kube-apiserver-deployment.yaml")))
-		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "1.36", "kubectl"), "kustomize", dir).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"), "kustomize", dir).CombinedOutput()
 		if err != nil {
 			t.Errorf("overlay %d: %v\n%s", i, err, out)
 		}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // root is the folder of the module.
@@ -137,7 +139,7 @@ func kustomize(t testing.TB, namespace string, resources, components []string) s
 	}
 	write(t, dir, "kustomization.yaml", fmt.Sprintf("namespace: %q\nresources: %s\ncomponents: %s\n", namespace, relative(resources), relative(components)))
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "1.36", "kubectl"), "kustomize", dir)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"), "kustomize", dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// A deprecated field is a warning.
 	if err := cmd.Run(); err != nil || stderr.Len() > 0 {

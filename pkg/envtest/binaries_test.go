@@ -135,6 +135,13 @@ func TestCannotBuild(t *testing.T) {
 		t.Setenv("GOPROXY", "off")
 		wantError(t, b.ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off", "it needs the Go module proxy once")
 	})
+	t.Run("no space", func(t *testing.T) {
+		b := emptyCache(t)
+		dir := t.TempDir()
+		script(t, filepath.Join(dir, "go"), "#!/bin/sh\n[ \"$1\" = build ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		wantError(t, b.ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
+	})
 }
 
 // TestFilledCacheIsNotWritten: what is built is used without a lock, a go command or a right to write.

@@ -77,7 +77,11 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return fmt.Errorf("build %s with the pins in %s: %w; what go said: %s; it needs the Go module proxy once: GOPROXY", what, module, err, log.errors())
+		hint := "it needs the Go module proxy once: GOPROXY"
+		if strings.Contains(log.errors(), "no space left on device") {
+			hint = "it needs 3 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB in that of " + cacheVariable
+		}
+		return fmt.Errorf("build %s with the pins in %s: %w; what go said: %s; %s", what, module, err, log.errors(), hint)
 	}
 	for _, p := range programs {
 		if err := os.Rename(filepath.Join(fresh, p.execName()), b.path(p.name)); err != nil {

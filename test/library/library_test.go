@@ -12,6 +12,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 const (
@@ -52,7 +53,7 @@ func TestForeignModule(t *testing.T) {
 	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out, "--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
 		t.Errorf("serve without flags: got %q, want exit code 2 and --etcd-servers asked for", out)
 	}
-	controlPlane, err := filepath.EvalSymlinks(filepath.Join("..", "..", "bin", "1.36"))
+	controlPlane, err := filepath.EvalSymlinks(filepath.Join("..", "..", "bin", envtest.DefaultMinor))
 	if err != nil {
 		t.Fatalf("find the control plane: %v; build it with: make controlplane", err)
 	}

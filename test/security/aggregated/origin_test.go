@@ -169,10 +169,7 @@ print(ws.recv(), json.loads(ws.recv()[1:])["status"])
 // not to.
 func TestS52Python(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import websocket").CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("import websocket: %v: CI must not go without this proof\n%s", err, out)
-		}
-		t.Skipf("without Python's websocket-client (Debian's package python3-websocket): %v", err)
+		t.Fatalf("import websocket: %v; scripts/needs.sh test installs it\n%s", err, out)
 	}
 	namespace := shared.NewNamespace(t)
 	newEngine(t, shared, namespace, "w")
