@@ -79,7 +79,7 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 		}
 		hint := "it needs the Go module proxy once: GOPROXY"
 		if strings.Contains(log.errors(), "no space left on device") {
-			hint = "it needs 3 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB in that of " + cacheVariable
+			hint = "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB in that of " + cacheVariable
 		}
 		return fmt.Errorf("build %s with the pins in %s: %w; what go said: %s; %s", what, module, err, log.errors(), hint)
 	}
