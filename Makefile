@@ -159,7 +159,7 @@ kind-test: ## Run the end-to-end suites on it (default: default, then uninstall)
 	@scripts/kind-test.sh $(SUITE)
 
 .PHONY: kind-test-all
-kind-test-all: image ## Make a cluster, run all suites on it, and remove it (12 minutes).
+kind-test-all: image ## Make a cluster, run all suites on it, and remove it (14 minutes).
 	@scripts/kind-test.sh all
 
 .PHONY: kind-test-konnectivity

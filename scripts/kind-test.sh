@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
 #
-# Usage: scripts/kind-test.sh [SUITE ...]   default, uninstall, components or production (default: default uninstall)
+# Usage: scripts/kind-test.sh [SUITE ...]   default, access, scheduler, uninstall, components or production (default: default uninstall)
 #        scripts/kind-test.sh all           makes a cluster, runs all suites, removes it
 # Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
 set -euo pipefail
@@ -23,7 +23,7 @@ load_etcd() {
   scripts/kind.sh load etcd
 }
 
-# Each suite is a test of test/e2e: TestDefault, TestUninstall, TestComponents, TestProduction, TestKonnectivity.
+# Each suite is a test of test/e2e: TestDefault, TestAccess, TestScheduler, TestUninstall, TestComponents, TestProduction, TestKonnectivity.
 run() {
   local suite
   scripts/kind.sh need-cluster
@@ -32,7 +32,7 @@ run() {
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE
   for suite; do
-    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, uninstall, components or production"
+    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, access, scheduler, uninstall, components or production"
     [ "$suite" != production ] || load_etcd
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
     CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
@@ -43,7 +43,7 @@ run() {
 all() {
   local status=0
   { scripts/kind.sh up && scripts/kind.sh load && scripts/kind-test.sh uninstall &&
-    scripts/kind.sh deploy && scripts/kind-test.sh default components production; } || status=$?
+    scripts/kind.sh deploy && scripts/kind-test.sh default access scheduler components production; } || status=$?
   scripts/kind.sh down && return $status
 }
 

@@ -4,6 +4,8 @@
 // the cluster of `make kind-up` and its kubeconfig in KUBECONFIG; they deploy to it and remove from it.
 //
 //	TestDefault    what make kind-deploy left: storage on a volume, certificates by the init Job
+//	TestAccess     docs/access.md: a port-forward to the server's own port, on what make kind-deploy left
+//	TestScheduler  docs/second-scheduler.md, likewise: a second kube-scheduler, and each of its rights taken away
 //	TestUninstall  make deploy and make undeploy, and that the cluster afterwards equals the cluster before
 //	TestProduction two servers on an etcd cluster of three, replaced and given another certificate under load
 //	TestComponents the network profiles for managed control planes, and monitoring

@@ -10,16 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
@@ -119,30 +115,11 @@ func servingCertificate(c cluster) string {
 
 // served is the serial number of the certificate that a pod serves, at the end of a tunnel through kube-apiserver and kubelet.
 func (c cluster) served(ctx context.Context, pod string) (serial string, err error) {
-	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	address, stop, err := c.forward(ctx, namespace, pod, 6443)
 	if err != nil {
 		return "", err
 	}
-	url := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
-		[]string{"127.0.0.1"}, []string{"0:6443"}, stop, ready, io.Discard, io.Discard)
-	if err != nil {
-		return "", err
-	}
-	go func() { ended <- forwarder.ForwardPorts() }()
-	defer close(stop)
-	select {
-	case <-ready:
-	case err := <-ended:
-		return "", fmt.Errorf("forward a port of pod %s: %w", pod, err)
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		return "", err
-	}
+	defer stop()
 	secret, err := c.core.CoreV1().Secrets(namespace).Get(ctx, name+"-serving", metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -152,7 +129,7 @@ func (c cluster) served(ctx context.Context, pod string) (serial string, err err
 		return "", err
 	}
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: bundle.Pool(), ServerName: name + "." + namespace + ".svc", MinVersion: tls.VersionTLS12}}
-	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}

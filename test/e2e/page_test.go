@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/internal/scripttest"
+)
+
+// page is one of the documentation, and a directory in which its commands run.
+type page struct {
+	cluster
+	path, text, dir string
+	environment     []string
+}
+
+// newPage reads a page for the commands of docs. They find kubectl where the scripts do.
+func newPage(c cluster, path string) page {
+	c.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		c.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		c.Fatal(err)
+	}
+	search := filepath.Join(root, "bin", "1.36") + string(os.PathListSeparator) + os.Getenv("PATH")
+	return page{cluster: c, path: path, text: string(text), dir: c.TempDir(), environment: []string{"PATH=" + search}}
+}
+
+// section is the page with no more than what is under a heading.
+func (p page) section(heading string) page {
+	p.Helper()
+	_, text, found := strings.Cut(p.text, "\n## "+heading+"\n")
+	if !found {
+		p.Fatalf("%s has no section %q", p.path, heading)
+	}
+	p.text, _, _ = strings.Cut(text, "\n## ")
+	return p
+}
+
+// commands are its ```sh blocks, of which there must be so many.
+func (p page) commands(want int) []string {
+	p.Helper()
+	blocks := scripttest.Blocks(p.text)
+	if len(blocks) != want {
+		p.Fatalf("%s: got %d blocks of commands, want %d, in:\n%s", p.path, len(blocks), want, p.text)
+	}
+	return blocks
+}
+
+// manifest is its one ```yaml block.
+func (p page) manifest() string {
+	p.Helper()
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(p.text, -1)
+	if len(blocks) != 1 {
+		p.Fatalf("%s: got %d blocks of YAML, want 1, in:\n%s", p.path, len(blocks), p.text)
+	}
+	return blocks[0][1]
+}
+
+// run runs commands. What they leave in the background ends with them, also when one fails: it would hold the output open.
+func (p page) run(commands string) string {
+	p.Helper()
+	return scripttest.Shell(p.T, p.dir, "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+commands, p.environment...)
+}
+
+// runForCodes runs commands that print HTTP codes, each on a line, and compares these with the comments that the commands end with.
+func (p page) runForCodes(commands string) {
+	p.Helper()
+	var want []string
+	for _, match := range regexp.MustCompile(`(?m)^ask.*# (\d{3})$`).FindAllStringSubmatch(commands, -1) {
+		want = append(want, match[1])
+	}
+	out := p.run(commands)
+	got := regexp.MustCompile(`(?m)^\d{3}$`).FindAllString(out, -1)
+	if len(want) == 0 || !slices.Equal(got, want) {
+		p.Errorf("%s: got the codes %v, want %v; the commands\n%s\nprinted\n%s", p.path, got, want, commands, out)
+	}
+}
+
+// awaitRight waits until kube-apiserver grants what was bound just before. Servers remember a refusal for some seconds.
+func (c cluster) awaitRight(user string, spec authorizationv1.SubjectAccessReviewSpec) {
+	c.Helper()
+	spec.User = user
+	c.eventually("a right of "+user, func(ctx context.Context) error {
+		review, err := c.core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = fmt.Errorf("%s is refused: %+v", spec.String(), review.Status)
+		}
+		return err
+	})
+}
+
+// freePort is one that nobody listens on.
+func freePort(c cluster) string {
+	c.Helper()
+	listener, err := new(net.ListenConfig).Listen(c.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		c.Fatal(err)
+	}
+	return port
+}
