@@ -13,7 +13,7 @@ version=${1:-}
 [[ $version =~ ^1\.[0-9]+\.[0-9]+$ ]] || fail "the version is \"$version\", expected one such as 1.37.2: make bump KUBERNETES=1.37.2"
 [ -z "$(git status --porcelain)" ] || fail "the tree has changes; commit or stash them, so that what the bump changed can be seen"
 minor=${version%.*} staging=v0.${version#1.}
-go list -m "k8s.io/api@$staging" >/dev/null || fail "the module proxy has no Kubernetes $version"
+go list -m "k8s.io/api@$staging" "k8s.io/kubernetes@v$version" >/dev/null || fail "the module proxy has no Kubernetes $version"
 was_staging=$(go list -m -f '{{.Version}}' k8s.io/api)
 was=1.${was_staging#v0.}
 was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)

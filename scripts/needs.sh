@@ -7,26 +7,30 @@
 set -euo pipefail
 
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
-websocket() { /usr/bin/python3 -c 'import websocket' 2>/dev/null; }
+# found looks for a command, or for a module of the distribution's Python: python:NAME.
+found() { if [[ $1 == python:* ]]; then /usr/bin/python3 -c "import ${1#python:}" 2>/dev/null; else command -v "$1" >/dev/null; fi; }
 
 # Who needs it, what, how it is found, its Debian package, and what for.
 table() {
   cat <<END
-test      nft                nft           nftables            kube-proxy writes its rules with it
-test      openssl            openssl       openssl             the second reading of certificates
-test      curl               curl          curl                a client of kube-apiserver behind konnectivity
-test      tinyproxy          tinyproxy     tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
-test      microsocks         microsocks    microsocks          a SOCKS5 proxy likewise
-test      python3-websocket  websocket     python3-websocket   a client of a console
-generate  protoc             protoc        protobuf-compiler   writes the protobuf code of types
-kind      $engine             $engine        -                   runs the nodes of kind clusters
+test      nft                 nft                nftables            kube-proxy writes its rules with it
+test      openssl             openssl            openssl             the second reading of certificates
+test      curl                curl               curl                a client of kube-apiserver behind konnectivity
+test      tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
+test      microsocks          microsocks         microsocks          a SOCKS5 proxy likewise
+test      python3-websocket   python:websocket   python3-websocket   a client of a console
+test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of the API
+test      node                node               nodejs              runs clients in JavaScript
+test      npm                 npm                npm                 fetches them, the first time
+generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
+kind      $engine             $engine             -                   runs the nodes of kind clusters
 END
 }
 
 missing=() packages=() by_hand=
 while read -r who what how package why; do
   [[ " $* " == *" $who "* ]] || continue
-  if [ "$how" = websocket ]; then websocket && continue; elif command -v "$how" >/dev/null; then continue; fi
+  if found "$how"; then continue; fi
   missing+=("$what ($why)")
   if [ "$package" = - ]; then by_hand="install $what, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"; else packages+=("$package"); fi
 done < <(table)
