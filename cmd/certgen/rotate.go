@@ -28,7 +28,7 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, cluster *rotation.
 	flags.StringVar(&o.Dir, "dir", "", "directory that certgen init made (required)")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
-	flags.DurationVar(&o.Hold, "hold", rotation.DefaultHold, "how long to wait after steps of trust and identity were observed")
+	flags.DurationVar(&o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")
 	flags.DurationVar(&o.Timeout, "timeout", rotation.DefaultTimeout, "how long each step may take to be observed, before the rotation stops in a safe state")
 	flags.DurationVar(&o.Settle, "settle", rotation.DefaultSettle, "how long the trust ConfigMap must stay without the old CA (front-proxy-ca)")
 	flags.DurationVar(&o.Lifetime, "lifetime", 0, "how long new leaves last (default 2160h)")
@@ -94,7 +94,7 @@ func rotateLong() string {
   front-proxy-ca  a new CA of the front proxy, and a client certificate of it
 
 Trust comes first, identity second, distrust last. A step is finished when its effect was seen at every endpoint and at
-every kube-apiserver, and --hold has passed. What is not seen within --timeout stops the rotation where old and new are
+every kube-apiserver, and stayed so for --hold. What is not seen within --timeout stops the rotation where old and new are
 both trusted. DIR/rotation.json records each step before it begins and when it was seen: the same command, run again,
 goes on where the last run stopped, however that ended. No kube-apiserver and no API server is restarted.
 

@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"os"
@@ -205,7 +206,7 @@ func TestNoEarlySwitch(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), opts)
-	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "expected it to trust the new certificate") {
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "v1.widgets does not hold exactly the 2 CAs") {
 		t.Fatalf("got %v, want a BlockedError", err)
 	}
 	if !f.cert(certs.ServingDir).Equal(b.serving) {
@@ -216,4 +217,86 @@ func TestNoEarlySwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.checkAborted(b)
+}
+
+// TestRevertedLater: a bundle that is put back between two runs is written again before anything relies on it.
+func TestRevertedLater(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	f.runTo(ServingCA, "trust", EventFinished)
+	f.now, f.caBundle = f.now.Add(72*time.Hour), certs.Bundle{b.servingCA}
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !f.cert(certs.ServingDir).Equal(b.serving) {
+		t.Fatalf("got %v, want a stop before the new certificate is in use", err)
+	}
+	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, ServingCA)
+}
+
+// TestSeenDuringHold: what happens while a rotation holds is seen. A bundle that somebody puts back stops it; an endpoint that is
+// away for a moment makes the hold begin anew.
+func TestSeenDuringHold(t *testing.T) {
+	t.Run("reverted", func(t *testing.T) {
+		f := newFake(t)
+		b := f.before()
+		opts, waits := f.options(ServingCA), 0
+		wait := opts.Wait
+		opts.Wait = func(ctx context.Context, d time.Duration) error {
+			if waits++; waits == 30 {
+				f.caBundle = certs.Bundle{b.servingCA}
+			}
+			return wait(ctx, d)
+		}
+		_, err := Run(t.Context(), opts)
+		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "trust" || !strings.Contains(err.Error(), "does something else write it?") {
+			t.Fatalf("got %v, want it blocked at trust", err)
+		}
+		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+			t.Fatal(err)
+		}
+		f.checkEnd(b, ServingCA)
+	})
+	t.Run("away for a moment", func(t *testing.T) {
+		f := newFake(t)
+		b := f.before()
+		opts := f.options(ServingCA)
+		var observed time.Time
+		var back time.Time
+		opts.Progress = func(e Event) {
+			switch {
+			case e.Step == "switch" && e.Type == EventObserved:
+				observed = e.Time
+			case e.Step == "switch" && e.Type == EventFinished && e.Time.Sub(back) < time.Hour:
+				t.Errorf("held for %s after the endpoint was back, want 1h", e.Time.Sub(back))
+			}
+		}
+		wait := opts.Wait
+		opts.Wait = func(ctx context.Context, d time.Duration) error {
+			f.stuckLeaf = nil
+			if since := f.now.Sub(observed); !observed.IsZero() && back.IsZero() && since >= 30*time.Minute {
+				f.stuckLeaf, back = b.serving, f.now
+			}
+			return wait(ctx, d)
+		}
+		if _, err := Run(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+		if back.IsZero() {
+			t.Error("the endpoint was not away")
+		}
+		f.checkEnd(b, ServingCA)
+	})
+}
+
+// TestWrongClock: by a clock that is wrong, certificates would be taken for expired. Nothing is changed.
+func TestWrongClock(t *testing.T) {
+	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead of", -48 * time.Hour: "48h0m0s behind", 4 * time.Minute: "", -4 * time.Minute: ""} {
+		f := newFake(t)
+		f.skew = skew
+		_, err := Run(t.Context(), f.options(ServingCA))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || f.state() != nil) {
+			t.Errorf("%s: got %v, want %q", skew, err, want)
+		}
+	}
 }

@@ -29,13 +29,33 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
+// clock answers everything with its time.
+type clock time.Time
+
+// RoundTrip implements http.RoundTripper.
+func (c clock) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {time.Time(c).UTC().Format(http.TimeFormat)}}, Body: http.NoBody, Request: req}, nil
+}
+
+// TestClockSkew compares with the header Date.
+func TestClockSkew(t *testing.T) {
+	c := fakeClients(nil)
+	c.Now = func() time.Time { return liveNow.Add(7 * time.Minute) }
+	if skew, err := c.ClockSkew(t.Context()); err != nil || skew != 7*time.Minute {
+		t.Errorf("got %s (%v), want 7m", skew, err)
+	}
+	if _, err := c.Maintain(t.Context(), MaintainOptions{Service: liveService, Secret: "s", CASecret: "ca"}); err == nil || !strings.Contains(err.Error(), "found it 7m0s ahead of") {
+		t.Errorf("maintain: got %v, want that the clock is wrong", err)
+	}
+}
+
 func fakeClients(apiServices []apiregistrationv1.APIService, core ...runtime.Object) *Cluster {
 	var registered []runtime.Object
 	for _, a := range apiServices {
 		registered = append(registered, &a)
 	}
 	return &Cluster{
-		Config: &rest.Config{}, Core: fake.NewClientset(core...), Aggregator: aggregatorfake.NewClientset(registered...),
+		Config: &rest.Config{Host: "https://kube-apiserver", Transport: clock(liveNow)}, Core: fake.NewClientset(core...), Aggregator: aggregatorfake.NewClientset(registered...),
 		Now: func() time.Time { return liveNow },
 	}
 }

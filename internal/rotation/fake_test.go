@@ -49,6 +49,7 @@ type fakeCluster struct {
 	probe      ProbeResult       // instead of the right one
 	foreignCA  *x509.Certificate // in the file of a kube-apiserver, besides that of dir
 	failAnswer func() error
+	skew       time.Duration // of the clock
 	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
 	restarted  certs.Bundle
 	until      time.Time

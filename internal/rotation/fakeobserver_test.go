@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,8 @@ func (f *fakeCluster) APIServices(context.Context, certs.Service) ([]apiregistra
 	f.step()
 	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)}, nil
 }
+
+func (f *fakeCluster) ClockSkew(context.Context) (time.Duration, error) { return f.skew, nil }
 
 func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, error) {
 	f.step()

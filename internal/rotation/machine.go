@@ -57,6 +57,9 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 	s := &m.steps[i]
 	r := m.record(s)
 	if r == nil {
+		if err := m.still(ctx, i); err != nil {
+			return err
+		}
 		m.state.Steps = append(m.state.Steps, StepState{Name: s.name, StartedAt: m.opts.Now()})
 		r = m.record(s)
 		if err := m.state.write(m.opts.Dir); err != nil {
@@ -77,8 +80,11 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 		}
 		m.event(s, EventObserved, "")
 	}
-	if err := m.hold(ctx, s, *r.ObservedAt); err != nil {
-		return err
+	if err := m.hold(ctx, s, s.observed); err != nil {
+		if _, ok := errors.AsType[*BlockedError](err); ok {
+			r.ObservedAt = nil // it is done again
+		}
+		return m.block(ctx, i, err)
 	}
 	now := m.opts.Now()
 	r.FinishedAt = &now
@@ -89,32 +95,65 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 	return nil
 }
 
-// hold waits what is left of the hold since a step was observed; what was not running meanwhile counts too.
-func (m *machine) hold(ctx context.Context, s *step, since time.Time) error {
-	left := since.Add(m.opts.Hold).Sub(m.opts.Now())
-	if !s.hold || left <= 0 {
+// still returns nil when what the step before did is seen now: days may have passed since it was. Otherwise the next run does it again.
+func (m *machine) still(ctx context.Context, i int) error {
+	if i == 0 || !m.steps[i-1].hold {
 		return nil
 	}
-	m.event(s, EventHolding, "for "+left.Round(time.Second).String())
-	if err := m.opts.Wait(ctx, left); err != nil {
-		return m.interrupted(s, err)
+	err := m.await(ctx, &m.steps[i], nil, m.steps[i-1].observed)
+	blocked, ok := errors.AsType[*BlockedError](err)
+	if !ok {
+		return err
 	}
-	return nil
+	before := m.record(&m.steps[i-1])
+	before.ObservedAt, before.FinishedAt = nil, nil
+	return m.stop(&m.steps[i], blocked)
 }
+
+// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again within the timeout,
+// and the hold begins anew then, as it does in a run that takes the step up: what nobody looked at does not count.
+func (m *machine) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
+	if !s.hold {
+		return nil
+	}
+	m.event(s, EventHolding, "for "+m.opts.Hold.Round(time.Second).String())
+	for since := m.opts.Now(); ; {
+		if seen != nil && seen(ctx) != nil {
+			if err := m.await(ctx, s, nil, seen); err != nil {
+				return err
+			}
+			since = m.opts.Now()
+		}
+		left := since.Add(m.opts.Hold).Sub(m.opts.Now())
+		if left <= 0 {
+			return nil
+		}
+		if err := m.opts.Wait(ctx, min(left, max(m.opts.Poll, m.opts.Hold/looks))); err != nil {
+			return m.interrupted(s, err)
+		}
+	}
+}
+
+// looks is how often a hold looks, at most: each look asks every endpoint and every kube-apiserver.
+const looks = 60
 
 func (m *machine) interrupted(s *step, err error) error {
 	return fmt.Errorf("rotate %s: step %s: %w; run it again to go on", m.state.Rotation, s.name, err)
 }
 
-// await does something and asks until it is seen everywhere. *BlockedError tells that the time is over, or that a reason
-// came up that waiting does not mend.
+// await does something, if there is something to do, and asks until it is seen everywhere. *BlockedError tells that the time is over, or
+// that a reason came up that waiting does not mend.
 func (m *machine) await(ctx context.Context, s *step, do, seen func(context.Context) error) error {
 	began, said := m.opts.Now(), ""
-	missing := do(ctx)
-	if missing != nil {
-		missing = &stopError{missing}
-	}
 	for {
+		var missing error
+		if do != nil {
+			if missing = do(ctx); missing == nil {
+				do = nil
+			} else {
+				missing = &stopError{missing}
+			}
+		}
 		if missing == nil && seen != nil {
 			missing = seen(ctx)
 		}
@@ -133,7 +172,6 @@ func (m *machine) await(ctx context.Context, s *step, do, seen func(context.Cont
 		if err := m.opts.Wait(ctx, m.opts.Poll); err != nil {
 			return m.interrupted(s, err)
 		}
-		missing = nil
 	}
 }
 
@@ -146,20 +184,30 @@ func (m *machine) block(ctx context.Context, i int, err error) error {
 	}
 	s := &m.steps[i]
 	for ; i >= 0 && m.steps[i].kind == Distrust; i-- {
-		if err := m.undo(ctx, &m.steps[i]); err != nil {
+		if err := m.undo(ctx, &m.steps[i], false); err != nil {
 			return errors.Join(err, blocked)
 		}
 		blocked.TookBack = true
 	}
+	return m.stop(s, blocked)
+}
+
+// stop records why the rotation does not go on.
+func (m *machine) stop(s *step, blocked *BlockedError) error {
 	m.state.Blocked = blocked.Error()
 	m.event(s, EventBlocked, blocked.Missing.Error())
 	return errors.Join(m.state.write(m.opts.Dir), blocked)
 }
 
-// undo takes one step back, and takes it out of the record when that is seen.
-func (m *machine) undo(ctx context.Context, s *step) error {
+// undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.
+func (m *machine) undo(ctx context.Context, s *step, hold bool) error {
 	if s.undo != nil {
 		if err := m.await(ctx, s, s.undo, s.undone); err != nil {
+			return err
+		}
+	}
+	if hold {
+		if err := m.hold(ctx, s, s.undone); err != nil {
 			return err
 		}
 	}
@@ -182,13 +230,10 @@ func (m *machine) abort(ctx context.Context) error {
 		if m.record(s) == nil {
 			continue
 		}
-		if err := m.undo(ctx, s); err != nil {
+		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
+		if err := m.undo(ctx, s, true); err != nil {
 			m.state.Blocked = err.Error()
 			return errors.Join(m.state.write(m.opts.Dir), err)
-		}
-		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
-		if err := m.hold(ctx, s, m.opts.Now()); err != nil {
-			return err
 		}
 	}
 	return m.end(Aborted)

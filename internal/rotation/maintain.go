@@ -82,6 +82,9 @@ func (c *Cluster) Maintain(ctx context.Context, o MaintainOptions) (report *Main
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if err := checkClock(ctx, c); err != nil {
+		return nil, err
+	}
 	again := func() error {
 		return retry.RetryOnConflict(retry.DefaultRetry, func() error { report, err = c.maintainOnce(ctx, o); return err })
 	}

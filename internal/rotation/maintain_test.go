@@ -83,7 +83,8 @@ func TestMaintain(t *testing.T) {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
-	c.Now = func() time.Time { return liveNow.Add(61 * 24 * time.Hour) }
+	later := liveNow.Add(61 * 24 * time.Hour)
+	c.Now, c.Config.Transport = func() time.Time { return later }, clock(later)
 	report, err = c.Maintain(t.Context(), maintained)
 	if err != nil || report.Pairs[0].Action != certs.Kept || report.Pairs[1].Action != certs.Replaced {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)

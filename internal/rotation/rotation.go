@@ -56,6 +56,8 @@ type Observer interface {
 	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	// AggregatedServices lists all Services that APIServices name: the front proxy's certificate is shown to each.
 	AggregatedServices(ctx context.Context) ([]certs.Service, error)
+	// ClockSkew is how far the clock here is ahead of that of kube-apiserver.
+	ClockSkew(ctx context.Context) (time.Duration, error)
 	// DistrustFrontProxyCA takes one CA out of the trust ConfigMap, in place.
 	DistrustFrontProxyCA(ctx context.Context, ca *x509.Certificate) error
 }
@@ -69,7 +71,7 @@ type Options struct {
 	// FrontProxyClientDirs are the directories from which the kube-apiservers read --proxy-client-cert-file (tls.crt),
 	// --proxy-client-key-file (tls.key) and --requestheader-client-ca-file (ca.crt); nil means front-proxy-client in Dir.
 	FrontProxyClientDirs []string
-	Hold                 time.Duration // after steps of trust and identity were observed; 0 means none
+	Hold                 time.Duration // how long what steps of trust and identity did must stay observed; more than 0
 	Timeout              time.Duration // for each step to be observed; 0 means DefaultTimeout
 	// Settle is how long the trust ConfigMap must stay without the old CA; 0 means DefaultSettle.
 	Settle   time.Duration
@@ -88,6 +90,11 @@ type Options struct {
 // nothing has changed then. *BlockedError is a stop in a safe state.
 func Run(ctx context.Context, opts Options) (*State, error) {
 	return withMachine(ctx, opts, func(m *machine, p *procedure) error {
+		if opts.Observer != nil {
+			if err := checkClock(ctx, opts.Observer); err != nil {
+				return err
+			}
+		}
 		if m.state == nil {
 			if p.preflight != nil {
 				if err := p.preflight(ctx); err != nil {
@@ -163,7 +170,10 @@ func (o *Options) complete() error {
 	if o.Dir == "" {
 		errs = append(errs, &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki"})
 	}
-	for field, d := range map[string]time.Duration{"hold": o.Hold, "timeout": o.Timeout, "settle": o.Settle} {
+	if o.Hold <= 0 && o.Observer != nil || o.Hold < 0 {
+		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
+	}
+	for field, d := range map[string]time.Duration{"timeout": o.Timeout, "settle": o.Settle} {
 		if d < 0 {
 			errs = append(errs, &certs.InvalidError{Field: field, Value: d.String(), Reason: "expected no less than 0"})
 		}

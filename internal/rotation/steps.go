@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // StepKind says what a step may break. Trust comes before identity, and identity before distrust; no step is two of them.
@@ -66,8 +70,20 @@ func (e *BlockedError) Error() string {
 
 func (e *BlockedError) Unwrap() error { return e.Missing }
 
-// isBroken tells failures that waiting does not mend.
+// isBroken tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver that is busy, it may.
 func isBroken(err error) bool {
 	_, broken := errors.AsType[*stopError](err)
-	return broken
+	return broken && !isTransient(err)
+}
+
+// isTransient is true for connections that were refused or lost, timeouts, and answers that ask to try again. An answer of another kind is
+// one: 503 is what kube-apiserver says when it does not trust a server.
+func isTransient(err error) bool {
+	if utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
+		return true
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Status == http.StatusTooManyRequests
+	}
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }

@@ -205,7 +205,7 @@ func readMod(path string) (*modfile.File, error) {
 // kitFiles are what a project takes over unedited.
 var kitFiles = []string{
 	"manifests", "scripts/build.sh", "scripts/deploy.sh", "scripts/generate.sh", "scripts/image.sh", "scripts/kind.sh", "scripts/kind.yaml",
-	"scripts/overlay.sh", "scripts/project.sh", "scripts/undeploy.sh",
+	"scripts/needs.sh", "scripts/overlay.sh", "scripts/project.sh", "scripts/undeploy.sh",
 }
 
 // sumsFile has the sums of the files in kit/, as sha256sum reads them.

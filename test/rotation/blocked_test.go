@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +45,7 @@ func TestBlockedAndAborted(t *testing.T) {
 		}
 		args = append([]string{
 			"rotate", rotation.ServingCA, "--dir", shared.PKI(), "--kubeconfig", kubeconfig,
-			"--service", service.Name, "--namespace", service.Namespace, "--hold", "0", "--timeout", "60s",
+			"--service", service.Name, "--namespace", service.Namespace, "--hold", "1s", "--timeout", "60s",
 		}, args...)
 		cmd := exec.CommandContext(t.Context(), shared.Certgen(), args...)
 		var stderr strings.Builder
@@ -130,7 +131,7 @@ func TestFrontProxyCAAborted(t *testing.T) {
 		t.Fatal("the new CA is not in the ConfigMap: nothing has to be taken out")
 	}
 	if _, err := rotation.Abort(t.Context(), rotation.Options{
-		Rotation: rotation.FrontProxyCA, Dir: shared.PKI(), Service: service, Observer: c, Timeout: 2 * settle, Settle: settle,
+		Rotation: rotation.FrontProxyCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: time.Second, Timeout: 2 * settle, Settle: settle,
 	}); err != nil {
 		t.Fatal(err)
 	}

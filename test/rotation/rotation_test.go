@@ -44,7 +44,7 @@ func TestNoRequestFails(t *testing.T) {
 func rotate(t *testing.T, l *load.Load, opts rotation.Options, use func(step string)) {
 	t.Helper()
 	began := time.Now()
-	opts.Service, opts.Hold, opts.Timeout, opts.Settle, opts.Poll = service, 0, 90*time.Second, settle, 200*time.Millisecond
+	opts.Service, opts.Hold, opts.Timeout, opts.Settle, opts.Poll = service, time.Second, 90*time.Second, settle, 200*time.Millisecond
 	opts.Progress = func(e rotation.Event) {
 		t.Logf("%s %-22s %-10s %5.1fs %s", e.Rotation, e.Step, e.Type, e.ElapsedSeconds, e.Message)
 		switch e.Type {
