@@ -54,7 +54,7 @@ func TestCluster(t *testing.T) {
 		{"one replica", testOneReplica},
 		{"rights of certgen", testCertgen},
 		{"rights of the server", testServerRights},
-		{"metrics of the alerts", testAlertMetrics},
+		{"metrics of alerts and dashboard", testMetrics},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.test(&cluster{t, e, client, audit}) }) {
 			return

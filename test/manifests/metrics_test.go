@@ -3,35 +3,192 @@
 package manifests
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"regexp"
+	"slices"
 	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 )
 
-// ownMetric finds what an alert asks of our server; other metrics are those of kube-apiserver and kube-state-metrics.
-var ownMetric = regexp.MustCompile(`(\w+)\{job='[^']+'`)
+// families are metrics by their names, histograms without _bucket, _count and _sum.
+type families map[string]*dto.MetricFamily
 
-// testAlertMetrics scrapes the server as Prometheus does, with the rights and the account of the component monitoring: each
-// metric on which an alert rests is there.
-func testAlertMetrics(c *cluster) {
+func parseMetrics(text string) (families, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(strings.NewReader(text))
+}
+
+// testMetrics scrapes the server as Prometheus does, with the rights and the account of the component monitoring, and kube-apiserver: each
+// metric that an alert or the dashboard asks for is there, with the labels that they want of it.
+func testMetrics(c *cluster) {
 	text := render(c, variant{components: []string{"monitoring"}})
 	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: monitoring}\n---\n" +
 		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: prometheus-k8s, namespace: monitoring}\n---\n" +
 		c.pick(text, "ClusterRole", "ClusterRoleBinding"))
-	metrics := c.scrape()
-	checked := 0
-	for _, rule := range alerts(c, parse(c, text)) {
-		for _, match := range ownMetric.FindAllStringSubmatch(rule.Expr, -1) {
-			// Prometheus itself makes up.
-			if checked++; match[1] != "up" && !strings.Contains(metrics, "\n"+match[1]+"{") {
-				c.Errorf("%s: the server has no metric %s", rule.Alert, match[1])
+	c.haveRejected()
+	objects := parse(c, text)
+	_, d := dashboards(c, objects)
+	questions := d.questions(c)
+	for _, rule := range alerts(c, objects) {
+		questions = append(questions, question{by: rule.Alert, query: parsePromQL(c, rule.Expr)[0]})
+	}
+	c.eventually("the metrics", func(ctx context.Context) error {
+		kube, err := c.client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		scraped := map[string]families{}
+		for owner, text := range map[string]string{"kube-apiserver": string(kube), "the server": c.scrape()} {
+			if scraped[owner], err = parseMetrics(text); err != nil {
+				return fmt.Errorf("metrics of %s: %w", owner, err)
 			}
 		}
+		var missing []error
+		for _, q := range questions {
+			missing = append(missing, q.missing(watched(c), scraped)...)
+		}
+		return errors.Join(missing...)
+	})
+}
+
+// byPrometheus are the labels that it gives to what it scrapes, or that belong to a part of a histogram.
+var byPrometheus = []string{"__name__", "job", "namespace", "instance", "le"}
+
+// missing is what a query asks for and nobody has. What the owner of a metric says is not known to this test without a scrape of it.
+func (q question) missing(watched map[string]string, scraped map[string]families) []error {
+	var problems []error
+	for _, s := range q.Selectors {
+		of := ""
+		for metric, owner := range watched {
+			if s.matches(metric) {
+				of = owner
+			}
+		}
+		all, ok := scraped[of]
+		if !ok && of != "" {
+			continue
+		}
+		labels := sets.New(byPrometheus...)
+		found := false
+		for name := range maps.Keys(all) {
+			if s.matches(name) {
+				found = true
+				for _, m := range all[name].Metric {
+					for _, l := range m.Label {
+						labels.Insert(l.GetName())
+					}
+				}
+			}
+		}
+		want := slices.Clone(q.By)
+		for _, m := range s {
+			want = append(want, m.Label)
+		}
+		if lacks := sets.New(want...).Difference(labels); !found {
+			problems = append(problems, fmt.Errorf("%s: %q has no metric %s", q.by, of, s))
+		} else if len(lacks) > 0 {
+			problems = append(problems, fmt.Errorf("%s: %s has no labels %v", q.by, s, sets.List(lacks)))
+		}
 	}
-	if checked < 3 {
-		c.Errorf("found %d metrics of our server in the alerts, want more", checked)
+	return problems
+}
+
+// TestMissing: metrics and labels that nobody has are found.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	server, err := parseMetrics("# TYPE a_total counter\na_total{code=\"200\"} 1\n# TYPE b histogram\nb_bucket{verb=\"GET\",le=\"+Inf\"} 1\nb_sum{verb=\"GET\"} 1\nb_count{verb=\"GET\"} 1\n")
+	if err != nil {
+		t.Fatal(err)
 	}
+	watched := map[string]string{"a_total": "the server", "b": "the server", "c": "the server", "d": "another"}
+	for expression, want := range map[string]string{
+		`sum by (code) (rate(a_total{job="x",code=~"5.."}[5m]))`:          "",
+		`histogram_quantile(0.9, sum by (le, verb) (rate(b_bucket[5m])))`: "",
+		`rate(b_count[5m])`:                        "",
+		`d{whatever="x"}`:                          "",
+		`rate({__name__=~"._total"}[5m])`:          "",
+		`a_total{verb="GET"}`:                      `it: a_total has no labels [verb]`,
+		`sum by (resource) (b_sum) / sum(a_total)`: "it: b_sum has no labels [resource]\nit: a_total has no labels [resource]",
+		`c`:        `it: "the server" has no metric c`,
+		`e_total`:  `it: "" has no metric e_total`,
+		`b_bucket`: "",
+	} {
+		q := question{by: "it", query: parsePromQL(t, expression)[0]}
+		got := errors.Join(q.missing(watched, map[string]families{"the server": server})...)
+		if got == nil && want != "" || got != nil && got.Error() != want {
+			t.Errorf("%s: got %v, want %q", expression, got, want)
+		}
+	}
+}
+
+// haveRejected makes a priority level without seats, of which a request gets one only while no other has it, and waits until the server has
+// answered 429: until then there is no metric of rejected requests.
+func (c *cluster) haveRejected() {
+	c.apply(`apiVersion: v1
+kind: ServiceAccount
+metadata: {name: unseated, namespace: monitoring}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: unseated}
+spec: {type: Limited, limited: {nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: unseated}
+spec:
+  priorityLevelConfiguration: {name: unseated}
+  matchingPrecedence: 2
+  rules:
+  - subjects: [{kind: ServiceAccount, serviceAccount: {name: unseated, namespace: monitoring}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
+`)
+	token, err := c.env.Token(c.Context(), "monitoring", "unseated")
+	if err != nil {
+		c.Fatal(err)
+	}
+	config := c.env.Servers[0].Config(c.env)
+	config.BearerToken = token
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.eventually("requests without a seat", func(ctx context.Context) error {
+		var all errgroup.Group
+		rejected := errors.New("rejected")
+		for range 20 {
+			all.Go(func() error {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.env.Servers[0].URL+"/apis", nil)
+				if err != nil {
+					return err
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode == http.StatusTooManyRequests {
+					err = rejected
+				}
+				return err
+			})
+		}
+		if err := all.Wait(); !errors.Is(err, rejected) {
+			return errors.Join(errors.New("none of 20 requests was rejected"), err)
+		}
+		return nil
+	})
 }
 
 func (c *cluster) scrape() string {
@@ -57,6 +214,7 @@ func (c *cluster) getAs(namespace, name, path string) string {
 		c.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
+	req.Close = true // a connection for each would be too many, where it is asked again and again
 	resp, err := client.Do(req)
 	if err != nil {
 		c.Fatal(err)

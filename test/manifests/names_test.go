@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,8 +39,8 @@ func nameProblems(r rendered) []string {
 			problems = append(problems, fmt.Sprintf("%s %s is part-of %q, want %q", obj.GetKind(), obj.GetName(), partOf, name))
 		}
 		walkStrings(obj.Object, func(value string) {
-			if left.MatchString(value) {
-				problems = append(problems, fmt.Sprintf("%s %s has the value %s", obj.GetKind(), obj.GetName(), value))
+			if found := left.FindString(value); found != "" {
+				problems = append(problems, fmt.Sprintf("%s %s has %q in the value %.100s", obj.GetKind(), obj.GetName(), found, value))
 			}
 		})
 	}
@@ -98,7 +99,7 @@ func TestNames(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	objects := parse(t, render(t, variant{components: []string{"monitoring"}}))
-	names := alerted(t, objects)
+	names := regexp.MustCompile("^(?:" + alerted(t, objects) + ")$")
 	for _, a := range registered(t, objects) {
 		if !names.MatchString(a.Name) {
 			t.Errorf("%s does not match %s", names, a.Name)
@@ -114,16 +115,16 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// alerted is what the alert of kube-apiserver matches, as Prometheus does.
-func alerted(t *testing.T, objects []*unstructured.Unstructured) *regexp.Regexp {
+// alerted is what the alert of kube-apiserver matches.
+func alerted(t *testing.T, objects []*unstructured.Unstructured) string {
 	t.Helper()
 	for _, rule := range alerts(t, objects) {
 		if match := regexp.MustCompile(`aggregator_unavailable_apiservice\{name=~"([^"]*)"`).FindStringSubmatch(rule.Expr); match != nil {
-			return regexp.MustCompile("^(?:" + match[1] + ")$")
+			return match[1]
 		}
 	}
 	t.Fatal("no alert about APIServices")
-	return nil
+	return ""
 }
 
 // TestTwoGroups: what is written from an API is written for each of its groups.
@@ -140,14 +141,15 @@ func TestTwoGroups(t *testing.T) {
 		fmt.Sprintf("resources: [%s, apiservices.yaml]\n", relative(t, filepath.Join(project, "api"), filepath.Join(folder, "base"))))
 	writeFile(t, filepath.Join(project, "names", "kustomization.yaml"), readFile(t, filepath.Join(fixtureFolder, "names", "kustomization.yaml")))
 	objects := parse(t, render(t, variant{project: project, components: []string{"audit", "certificates-certgen", "monitoring"}}))
-	for _, problem := range certgenProblems(rendered{t, variant{}, objects}) {
+	r := rendered{t, variant{}, objects}
+	for _, problem := range slices.Concat(certgenProblems(r), dashboardProblems(r)) {
 		t.Error(problem)
 	}
 	services := registered(t, objects)
 	if len(services) != 3 {
 		t.Errorf("got %d APIServices, want 3", len(services))
 	}
-	names := alerted(t, objects)
+	names := regexp.MustCompile("^(?:" + alerted(t, objects) + ")$")
 	for _, a := range services {
 		if !names.MatchString(a.Name) {
 			t.Errorf("the alert %s does not match %s", names, a.Name)

@@ -50,8 +50,12 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	r := rendered{t, variant{}, parse(t, text)}
-	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r)) {
+	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r), dashboardProblems(r)) {
 		t.Errorf("the example of the README: %s", problem)
+	}
+	text = kustomize(t, filepath.Join(dir, "cluster-2"))
+	if _, d := dashboards(t, parse(t, text)); d == nil || strings.Contains(text, "monitoring.coreos.com") {
+		t.Errorf("the example of the README without the Prometheus operator renders no dashboard, or kinds of the operator:\n%s", text)
 	}
 }
 

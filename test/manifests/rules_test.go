@@ -34,6 +34,7 @@ var rules = map[string]func(r rendered) []string{
 	"runbooks":       runbookProblems,
 	"webhooks":       webhookProblems,
 	"certgen's pods": certgenProblems,
+	"dashboard":      dashboardProblems,
 }
 
 // TestRules holds everything that can be applied against the rules.

@@ -121,8 +121,7 @@ func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
 
 // alert is a rule of the Prometheus operator.
 type alert struct {
-	Alert               string
-	Expr                string
+	Alert, Expr, For    string
 	Labels, Annotations map[string]string
 }
 

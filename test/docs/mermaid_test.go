@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/internal/scripttest"
+)
+
+// diagram is a Mermaid block of a page.
+type diagram struct{ page, text string }
+
+func diagrams(t *testing.T) []diagram {
+	t.Helper()
+	root := os.DirFS(filepath.Join("..", ".."))
+	var out []diagram
+	err := fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
+		if name := entry.Name(); err == nil && entry.IsDir() && (name == "bin" || strings.HasPrefix(name, ".") && name != ".") {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		page, err := fs.ReadFile(root, path)
+		for _, block := range regexp.MustCompile("(?ms)^```mermaid\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+			out = append(out, diagram{path, block[1]})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// coloured is what would be right in one of GitHub's themes, light and dark, and not in the other.
+var coloured = regexp.MustCompile(`(?m)%%{|^\s*(style|classDef|linkStyle|rect|box)\b|#[0-9a-fA-F]{3,8}\b|rgba?\(|fill:|stroke:`)
+
+// TestMermaid: Mermaid itself reads each diagram, and none has colours of its own.
+func TestMermaid(t *testing.T) {
+	t.Parallel()
+	all := diagrams(t)
+	pages := map[string]int{}
+	for _, d := range all {
+		pages[d.page]++
+		if found := coloured.FindString(d.text); found != "" {
+			t.Errorf("%s: a diagram has %q; leave colours to the theme of the reader", d.page, strings.TrimSpace(found))
+		}
+	}
+	if pages["README.md"] < 1 || pages["docs/architecture.md"] < 4 {
+		t.Errorf("diagrams: %v, want one in README.md and four in docs/architecture.md", pages)
+	}
+	// The last is wrong.
+	texts := []string{}
+	for _, d := range append(all, diagram{text: "flowchart LR\n    a -->\n"}) {
+		texts = append(texts, d.text)
+	}
+	wrong := parseMermaid(t, texts)
+	for i, d := range all {
+		if wrong[i] != nil {
+			t.Errorf("%s: Mermaid says %s of:\n%s", d.page, *wrong[i], d.text)
+		}
+	}
+	if wrong[len(all)] == nil {
+		t.Error("Mermaid takes an arrow to nowhere, so it reads nothing")
+	}
+}
+
+// parseMermaid returns for each diagram what Mermaid says is wrong, or nil.
+func parseMermaid(t *testing.T, texts []string) []*string {
+	t.Helper()
+	from := filepath.Join("testdata", "mermaid")
+	// Modules are looked for beside the script.
+	dir := t.TempDir()
+	script, err := os.ReadFile(filepath.Join(from, "parse.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "parse.mjs"), script, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(scripttest.NPM(t, from), "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	input, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "node", "parse.mjs")
+	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(input), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("node parse.mjs: %v\n%s", err, &stderr)
+	}
+	var wrong []*string
+	if err := json.Unmarshal(out, &wrong); err != nil || len(wrong) != len(texts) {
+		t.Fatalf("%d answers to %d diagrams: %v\n%s", len(wrong), len(texts), err, out)
+	}
+	return wrong
+}
+
+var (
+	node  = regexp.MustCompile(`(?m)(\w+)\["([a-z/-]+)"\]`)
+	edges = regexp.MustCompile(`(?m)^\s*(\w+) --> (\w+(?: & \w+)*)$`)
+)
+
+// TestPackagesDiagram: what the diagram of packages in docs/architecture.md calls an import is one.
+func TestPackagesDiagram(t *testing.T) {
+	t.Parallel()
+	const module = "example.com/extension-apiserver/"
+	all := diagrams(t)
+	i := slices.IndexFunc(all, func(d diagram) bool { return strings.Contains(d.text, `["pkg/apiserver"]`) })
+	if i < 0 {
+		t.Fatal("no diagram has pkg/apiserver")
+	}
+	packages := map[string]string{}
+	for _, match := range node.FindAllStringSubmatch(all[i].text, -1) {
+		packages[match[1]] = match[2]
+	}
+	checked := 0
+	for _, match := range edges.FindAllStringSubmatch(all[i].text, -1) {
+		from := packages[match[1]]
+		if _, err := os.Stat(filepath.Join("..", "..", "sample")); err != nil && (strings.HasPrefix(from, "sample") || from == "cmd/extension-apiserver") {
+			continue // who deletes the sample deletes these
+		}
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, module+from).Output()
+		if err != nil {
+			t.Fatalf("%s is %q: %v", match[1], from, err)
+		}
+		imports := strings.Fields(string(out))
+		for to := range strings.SplitSeq(match[2], " & ") {
+			checked++
+			if packages[to] == "" || !slices.Contains(imports, module+packages[to]) {
+				t.Errorf("docs/architecture.md: %s --> %s, but %s does not import %q; it imports\n%s", match[1], to, from, packages[to], out)
+			}
+		}
+	}
+	if arrows := strings.Count(all[i].text, "-->"); checked < arrows/2 || len(edges.FindAllString(all[i].text, -1)) != arrows {
+		t.Errorf("checked %d arrows of %d lines, %d read", checked, arrows, len(edges.FindAllString(all[i].text, -1)))
+	}
+}

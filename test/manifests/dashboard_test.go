@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// dashboard is what the tests look at in one of Grafana.
+type dashboard struct {
+	UID, Title    string
+	SchemaVersion int
+	Editable      *bool
+	Templating    struct {
+		List []struct{ Name, Type, Query string }
+	}
+	Annotations struct{ List []struct{ Expr string } }
+	Panels      []panel
+}
+
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	GridPos                  struct{ X, Y, W, H int }
+	Datasource               struct{ Type, UID string }
+	Targets                  []target
+	FieldConfig              struct {
+		Defaults struct {
+			Unit       string
+			Thresholds struct{ Steps []step }
+		}
+	}
+}
+
+type target struct{ Expr, LegendFormat string }
+
+type step struct {
+	Color string
+	Value *float64 // of the first step none
+}
+
+func (s step) String() string {
+	if s.Value == nil {
+		return s.Color
+	}
+	return fmt.Sprintf("%s from %v", s.Color, *s.Value)
+}
+
+// reddens says whether the panel becomes red at a value that is neither less than the first nor more than the second.
+func (p panel) reddens(from, to float64) bool {
+	return slices.ContainsFunc(p.FieldConfig.Defaults.Thresholds.Steps, func(s step) bool {
+		return s.Color == "red" && s.Value != nil && from <= *s.Value && *s.Value <= to
+	})
+}
+
+func dashboards(t testing.TB, objects []*unstructured.Unstructured) (*corev1.ConfigMap, *dashboard) {
+	t.Helper()
+	for _, cm := range only[corev1.ConfigMap](t, objects, "ConfigMap") {
+		if cm.Labels["grafana_dashboard"] == "1" {
+			d := &dashboard{}
+			if err := json.Unmarshal([]byte(cm.Data["dashboard.json"]), d); err != nil {
+				t.Fatalf("dashboard.json: %v", err)
+			}
+			return cm, d
+		}
+	}
+	return nil, nil
+}
+
+// dashboardProblems: it is that of the project, can be drawn, shows what docs/production.md tells to watch and nothing else, and says
+// what each alert is about, with its threshold.
+func dashboardProblems(r rendered) []string {
+	cm, d := dashboards(r, r.objects)
+	if d == nil {
+		if len(alerts(r, r.objects)) > 0 {
+			return []string{"there are alerts and no dashboard"}
+		}
+		return nil
+	}
+	var problems []string
+	name := service(r, r.objects).Name
+	for what, got := range map[string]string{"uid": d.UID, "title": d.Title, "folder": cm.Annotations["k8s-sidecar-target-directory"]} {
+		if got != name {
+			problems = append(problems, fmt.Sprintf("the %s is %q, want %q", what, got, name))
+		}
+	}
+	want := map[string]string{"job": "label_values(up{job='" + name + "'}, job)", "apiservices": alerted(r.T, r.objects)}
+	for _, v := range d.Templating.List {
+		if query, ok := want[v.Name]; ok && query == v.Query {
+			delete(want, v.Name)
+		}
+	}
+	if len(want) > 0 {
+		problems = append(problems, fmt.Sprintf("no variables %q", want))
+	}
+	// From 39 on Grafana 11 migrates nothing.
+	if d.SchemaVersion < 39 || d.Editable == nil || *d.Editable {
+		problems = append(problems, fmt.Sprintf("schemaVersion %d, want 39 or later, and editable false", d.SchemaVersion))
+	}
+	return slices.Concat(problems, layoutProblems(d.Panels), queryProblems(r, d), thresholdProblems(r, d))
+}
+
+// units are those in use; Grafana shows a number bare whose unit it does not know.
+var units = []string{"none", "short", "percentunit", "s", "dtdurations", "bytes", "reqps", "cps"}
+
+// layoutProblems: every panel is one that Grafana brings, and has a place, a title, a text, a unit and the data source that was chosen.
+func layoutProblems(panels []panel) []string {
+	var problems []string
+	ids := sets.New[int]()
+	for i, p := range panels {
+		if ids.Has(p.ID) || p.ID < 1 {
+			problems = append(problems, fmt.Sprintf("panel %q: id %d is used twice, or is none", p.Title, p.ID))
+		}
+		ids.Insert(p.ID)
+		a := p.GridPos
+		if a.X < 0 || a.Y < 0 || a.W < 1 || a.H < 1 || a.X+a.W > 24 {
+			problems = append(problems, fmt.Sprintf("panel %q: %+v is not within 24 columns", p.Title, a))
+		}
+		for _, other := range panels[:i] {
+			if b := other.GridPos; a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
+				problems = append(problems, fmt.Sprintf("panels %q and %q overlap: %+v, %+v", other.Title, p.Title, b, a))
+			}
+		}
+		switch p.Type {
+		case "row":
+			continue
+		case "stat", "timeseries", "state-timeline", "heatmap":
+		default:
+			problems = append(problems, fmt.Sprintf("panel %q: unexpected type %q", p.Title, p.Type))
+		}
+		if p.Title == "" || p.Description == "" {
+			problems = append(problems, fmt.Sprintf("panel %q: title %q, description %q, want both", p.Title, p.Title, p.Description))
+		}
+		if unit := p.FieldConfig.Defaults.Unit; !slices.Contains(units, unit) {
+			problems = append(problems, fmt.Sprintf("panel %q: unit %q, want one of %v", p.Title, unit, units))
+		}
+		if p.Datasource.UID != "${datasource}" || p.Datasource.Type != "prometheus" || len(p.Targets) == 0 {
+			problems = append(problems, fmt.Sprintf("panel %q: data source %+v with %d queries, want ${datasource} and some", p.Title, p.Datasource, len(p.Targets)))
+		}
+	}
+	return problems
+}
+
+// variables stand for the values that Grafana puts in.
+var variables = strings.NewReplacer("$job", "JOB", "$namespace", "NAMESPACE", "$instance", "INSTANCE", "$apiservices", "APISERVICES", "$__rate_interval", "5m", "$__range", "6h")
+
+// labelValues is the query of a variable.
+var labelValues = regexp.MustCompile(`^label_values\((.+), \w+\)$`)
+
+// question is a query of a dashboard or an alert.
+type question struct {
+	by, expression string
+	query
+}
+
+// questions are those of the panels, annotations and variables.
+func (d *dashboard) questions(t testing.TB) []question {
+	t.Helper()
+	var out []question
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			out = append(out, question{by: p.Title, expression: target.Expr})
+		}
+	}
+	for _, a := range d.Annotations.List {
+		if a.Expr != "" {
+			out = append(out, question{by: "annotations", expression: a.Expr})
+		}
+	}
+	for _, v := range d.Templating.List {
+		if v.Type == "query" {
+			out = append(out, question{by: "variable " + v.Name, expression: labelValues.ReplaceAllString(v.Query, "$1")})
+		}
+	}
+	var expressions []string
+	for i := range out {
+		out[i].expression = variables.Replace(out[i].expression)
+		expressions = append(expressions, out[i].expression)
+	}
+	for i, q := range parsePromQL(t, expressions...) {
+		out[i].query = q
+	}
+	return out
+}
+
+// queryProblems: Prometheus understands each query, it asks for our servers, as they were chosen, and together they ask for what
+// docs/production.md tells to watch.
+func queryProblems(r rendered, d *dashboard) []string {
+	var problems []string
+	all := watched(r)
+	shown := sets.New[string]()
+	for _, q := range d.questions(r) {
+		if q.Error != "" || strings.Contains(q.expression, "$") {
+			problems = append(problems, fmt.Sprintf("%s: %s %s", q.by, q.expression, q.Error))
+		}
+		for _, s := range q.Selectors {
+			of := ""
+			for metric, owner := range all {
+				if s.matches(metric) {
+					of = owner
+					shown.Insert(metric)
+				}
+			}
+			if of == "" {
+				problems = append(problems, fmt.Sprintf("%s: %s is not in the table of docs/production.md", q.by, s))
+			}
+			chosen := s.label("job", "JOB") && s.label("namespace", "NAMESPACE") && s.label("instance", "INSTANCE")
+			if !chosen && of == "the server" {
+				problems = append(problems, fmt.Sprintf("%s: %s is asked for without job, namespace and instance as they were chosen", q.by, s))
+			}
+		}
+	}
+	for _, metric := range sets.List(sets.KeySet(all).Difference(shown)) {
+		problems = append(problems, fmt.Sprintf("%s of docs/production.md is on no panel", metric))
+	}
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+				if !regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b`).MatchString(target.Expr) {
+					problems = append(problems, fmt.Sprintf("%s: the legend has %s, by which %s is not grouped", p.Title, label[1], target.Expr))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+var alertName = regexp.MustCompile(`\bExtensionAPI\w+`)
+
+// thresholdProblems: each alert is named by a panel that shows its metrics, and becomes red where the alert fires.
+func thresholdProblems(r rendered, d *dashboard) []string {
+	var problems []string
+	known := sets.New[string]()
+	var expressions []string
+	for _, a := range alerts(r, r.objects) {
+		expressions = append(expressions, a.Expr)
+	}
+	parsePromQL(r, expressions...) // all at once
+	limit := float64(server(r, r.objects).pod.Spec.Containers[0].Resources.Limits.Memory().Value())
+	for _, a := range alerts(r, r.objects) {
+		known.Insert(a.Alert)
+		named := 0
+		for _, p := range d.Panels {
+			if slices.Contains(alertName.FindAllString(p.Description, -1), a.Alert) {
+				named++
+				problems = append(problems, alertProblems(r, a, p)...)
+			}
+		}
+		if named == 0 {
+			problems = append(problems, fmt.Sprintf("no panel names the alert %s", a.Alert))
+		}
+	}
+	for _, p := range d.Panels {
+		for _, name := range alertName.FindAllString(p.Description, -1) {
+			if !known.Has(name) {
+				problems = append(problems, fmt.Sprintf("panel %q names the alert %s, which there is not", p.Title, name))
+			}
+		}
+		if slices.ContainsFunc(p.Targets, func(t target) bool { return strings.Contains(t.Expr, "process_resident_memory_bytes") }) && !p.reddens(limit, limit) {
+			problems = append(problems, fmt.Sprintf("panel %q: %v, want red from the limit %v on", p.Title, p.FieldConfig.Defaults.Thresholds.Steps, limit))
+		}
+	}
+	return problems
+}
+
+func alertProblems(t testing.TB, a alert, p panel) []string {
+	t.Helper()
+	var problems []string
+	if minutes, ok := strings.CutSuffix(a.For, "m"); !strings.Contains(p.Description, "("+a.Annotations["runbook_url"]+")") || ok && !strings.Contains(p.Description, " for "+minutes+" minutes.") {
+		problems = append(problems, fmt.Sprintf("panel %q: description %q, want the runbook of %s, %s, and for %q", p.Title, p.Description, a.Alert, a.Annotations["runbook_url"], a.For))
+	}
+	expressions := []string{a.Expr}
+	for _, target := range p.Targets {
+		expressions = append(expressions, variables.Replace(target.Expr))
+	}
+	queries := parsePromQL(t, expressions...)
+	of := queries[0]
+	for _, s := range of.Selectors {
+		if !slices.ContainsFunc(queries[1:], func(q query) bool {
+			return slices.ContainsFunc(q.Selectors, func(shown selector) bool { return shown.String() == s.String() })
+		}) {
+			problems = append(problems, fmt.Sprintf("panel %q does not show %s, which the alert %s is about", p.Title, s, a.Alert))
+		}
+	}
+	switch steps := p.FieldConfig.Defaults.Thresholds.Steps; {
+	case of.Error != "":
+		problems = append(problems, fmt.Sprintf("%s: %s", a.Alert, of.Error))
+	case of.Above == nil: // absent
+		if len(steps) != 2 || steps[0].String() != "red" || steps[1].String() != "green from 1" {
+			problems = append(problems, fmt.Sprintf("panel %q: %v, want red below 1, as %s", p.Title, steps, a.Alert))
+		}
+	case *of.Above == 0: // a step begins at its value
+		if !p.reddens(0.001, 1) {
+			problems = append(problems, fmt.Sprintf("panel %q: %v, want red above 0, as %s", p.Title, steps, a.Alert))
+		}
+	case !p.reddens(*of.Above, *of.Above):
+		problems = append(problems, fmt.Sprintf("panel %q: %v, want red from %v on, as %s", p.Title, steps, *of.Above, a.Alert))
+	}
+	return problems
+}
+
+// TestDashboardFails: each problem of a dashboard is found.
+func TestDashboardFails(t *testing.T) {
+	t.Parallel()
+	v := variant{components: []string{"monitoring"}}
+	text := render(t, v)
+	for _, tc := range []struct{ from, to, want string }{
+		{`grafana_dashboard: "1"`, `grafana_dashboard: "2"`, "there are alerts and no dashboard"},
+		{`"uid": "fixture-apiserver"`, `"uid": "other"`, `the uid is "other"`},
+		{`"title": "fixture-apiserver"`, `"title": "other"`, `the title is "other"`},
+		{"target-directory: fixture-apiserver", "target-directory: other", `the folder is "other"`},
+		{"job='fixture-apiserver'}, job)", "job='other'}, job)", `no variables map["job":`},
+		{`"query": "()v1[.]`, `"query": "()v2[.]`, `no variables map["apiservices":`},
+		{`"schemaVersion": 39`, `"schemaVersion": 38`, "schemaVersion 38"},
+		{`"editable": false`, `"editable": true`, "editable false"},
+		{`"id": 2,`, `"id": 1,`, `panel "APIs unavailable": id 1 is used twice`},
+		{`{"x": 3, "y": 0, "w": 3, "h": 4}`, `{"x": 2, "y": 0, "w": 3, "h": 4}`, `panels "Servers up" and "APIs unavailable" overlap`},
+		{`{"x": 21, "y": 0, "w": 3, "h": 4}`, `{"x": 21, "y": 0, "w": 4, "h": 4}`, `panel "Panics": {X:21 Y:0 W:4 H:4} is not within 24 columns`},
+		{`"type": "heatmap"`, `"type": "flamegraph"`, `unexpected type "flamegraph"`},
+		{`"description": "How long requests waited for a seat."`, `"description": ""`, `panel "Time in a queue, p99": title "Time in a queue, p99", description ""`},
+		{`"unit": "bytes"`, `"unit": "byte"`, `panel "Memory": unit "byte"`},
+		{`"uid": "${datasource}"`, `"uid": "prometheus"`, `panel "Servers up": data source {Type:prometheus UID:prometheus}`},
+		{"sum by (code) (rate(apiserver_request_total", "sum by code (rate(apiserver_request_total", "parse error: unexpected identifier"},
+		{"$__range", "$__interval", "Panics: sum(increase({__name__=~\".+_panics_total\",job=~\"JOB\",namespace=~\"NAMESPACE\",instance=~\"INSTANCE\"}[$__interval]))"},
+		{"label_values(up{job=~", "query_result(up{job=~", "variable namespace: query_result"},
+		{"go_goroutines", "go_goroutine", "Goroutines: go_goroutine is not in the table"},
+		{"go_goroutines", "go_goroutine", "go_goroutines of docs/production.md is on no panel"},
+		{`go_goroutines{job=~\"$job\",`, "go_goroutines{", "Goroutines: go_goroutines is asked for without job"},
+		{"{{reason}}", "{{cause}}", "Requests answered 429: the legend has cause"},
+		{"Alert ExtensionAPIServerReviewsFail:", "Alert:", "no panel names the alert ExtensionAPIServerReviewsFail"},
+		{"Alert ExtensionAPIServerDown:", "Alert ExtensionAPIServerGone:", "the alert ExtensionAPIServerGone, which there is not"},
+		{"#401-403)", "#402)", `panel "Reviews that fail": description`},
+		{"for: 10m", "for: 20m", `and for "20m"`},
+		{"rate(apiserver_request_total{job='", "rate(apiserver_watch_events_total{job='", `panel "Failed requests" does not show apiserver_watch_events_total`},
+		{`"value": 0.05}`, `"value": 0.06}`, `panel "Failed requests": [green red from 0.06], want red from 0.05 on`},
+		{"> 259200", "> 86400", `panel "Certificate looked after": [green red from 259200], want red from 86400 on`},
+		{`{"color": "red", "value": 0.001}`, `{"color": "red", "value": 0}`, `panel "Reviews that fail": [green red from 0], want red above 0`},
+		{`{"color": "red", "value": null}`, `{"color": "green", "value": null}`, `panel "Servers": [green green from 1], want red below 1`},
+		{"memory: 512Mi", "memory: 640Mi", `panel "Memory": [green red from 5.36870912e+08], want red from the limit 6.7108864e+08 on`},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			t.Parallel()
+			broken := strings.ReplaceAll(text, tc.from, tc.to)
+			if broken == text {
+				t.Fatalf("%q is not in:\n%s", tc.from, text)
+			}
+			problems := dashboardProblems(rendered{t, v, parse(t, broken)})
+			if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, tc.want) }) {
+				t.Errorf("with %q instead of %q: got %q, want a problem with %q", tc.to, tc.from, problems, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// query is what Prometheus' parser makes of an expression.
+type query struct {
+	Error     string
+	Selectors []selector
+	By        []string // the labels that are grouped by
+	Above     *float64 // the number at the end of "... > 5"
+}
+
+// selector is a metric that is asked for; its name is the label __name__.
+type selector []struct{ Label, Op, Value string }
+
+// parsed are the queries by their expressions: many tests read the same ones.
+var parsed sync.Map
+
+// parsePromQL has the program in ../promql read expressions.
+func parsePromQL(t testing.TB, expressions ...string) []query {
+	t.Helper()
+	isNew := slices.DeleteFunc(slices.Clone(expressions), func(e string) bool { _, ok := parsed.Load(e); return ok })
+	if len(isNew) > 0 {
+		for i, q := range runPromQL(t, isNew) {
+			parsed.Store(isNew[i], q)
+		}
+	}
+	queries := make([]query, len(expressions))
+	for i, expression := range expressions {
+		q, _ := parsed.Load(expression)
+		queries[i] = q.(query)
+	}
+	return queries
+}
+
+func runPromQL(t testing.TB, expressions []string) []query {
+	t.Helper()
+	input, err := json.Marshal(expressions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
+	cmd.Dir, cmd.Stdin, cmd.Stderr = filepath.Join("..", "promql"), bytes.NewReader(input), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go run ./test/promql: %v\n%s", err, &stderr)
+	}
+	var queries []query
+	if err := json.Unmarshal(out, &queries); err != nil || len(queries) != len(expressions) {
+		t.Fatalf("%d answers to %d expressions, %v", len(queries), len(expressions), err)
+	}
+	return queries
+}
+
+// matches says whether the selector asks for the metric, or for a part of the histogram of that name.
+func (s selector) matches(metric string) bool {
+	return slices.ContainsFunc([]string{"", "_bucket", "_count", "_sum"}, func(part string) bool { return s.label("__name__", metric+part) })
+}
+
+// label says whether the selector takes metrics with this value of a label; it must have a matcher for it.
+func (s selector) label(name, value string) bool {
+	for _, m := range s {
+		if m.Label == name {
+			return m.Op == "=" && m.Value == value || m.Op == "=~" && regexp.MustCompile("^(?:"+m.Value+")$").MatchString(value)
+		}
+	}
+	return false
+}
+
+// String is the name of the metric.
+func (s selector) String() string {
+	for _, m := range s {
+		if m.Label == "__name__" {
+			return m.Value
+		}
+	}
+	return "no name"
+}
+
+// watched are the metrics that docs/production.md tells to watch, and whose they are.
+func watched(t testing.TB) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	page := readFile(t, filepath.Join("..", "..", "docs", "production.md"))
+	_, table, _ := strings.Cut(page, "\n| metric | of | says |\n|---|---|---|\n")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 3 {
+			break
+		}
+		for _, name := range regexp.MustCompile("`([a-zA-Z_]+)`").FindAllStringSubmatch(cells[0], -1) {
+			out[name[1]] = cells[1]
+		}
+	}
+	if len(out) == 0 {
+		t.Fatal("docs/production.md has no table of metrics")
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command promql says what Prometheus' parser makes of PromQL expressions: it reads a JSON array of them, and writes one of the same length.
+// It is a module of its own, so that Prometheus is none of the kit's dependencies.
+package main
+
+import (
+	"encoding/json"
+	"log"
+	"os"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+type query struct {
+	Error     string      `json:",omitempty"`
+	Selectors [][]matcher // of each metric that is asked for; its name is the label __name__
+	By        []string    // the labels that are grouped by
+	Above     *float64    // the number at the end of "... > 5"
+}
+
+type matcher struct{ Label, Op, Value string }
+
+func main() {
+	var expressions []string
+	if err := json.NewDecoder(os.Stdin).Decode(&expressions); err != nil {
+		log.Fatal(err)
+	}
+	queries := make([]query, len(expressions))
+	for i, expression := range expressions {
+		queries[i] = parse(expression)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(queries); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func parse(expression string) query {
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
+	if err != nil {
+		return query{Error: err.Error()}
+	}
+	var q query
+	if comparison, ok := expr.(*parser.BinaryExpr); ok && comparison.Op == parser.GTR {
+		if number, ok := comparison.RHS.(*parser.NumberLiteral); ok {
+			q.Above = &number.Val
+		}
+	}
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		switch node := node.(type) {
+		case *parser.AggregateExpr:
+			q.By = append(q.By, node.Grouping...)
+		case *parser.VectorSelector:
+			var selector []matcher
+			for _, m := range node.LabelMatchers {
+				selector = append(selector, matcher{m.Name, m.Type.String(), m.Value})
+			}
+			q.Selectors = append(q.Selectors, selector)
+		}
+		return nil
+	})
+	return q
+}
