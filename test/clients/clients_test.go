@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clients
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/fixture/install"
+)
+
+var shared *envtest.Environment
+
+func TestMain(m *testing.M) {
+	// First: without it most fails, and there is one reason.
+	if err := findModules(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(envtest.Main(m, envtest.Options{}, &shared))
+}
+
+// python is where the distribution's packages are found, whatever other Python is first in the PATH.
+const python = "/usr/bin/python3"
+
+// scripts do the same in each language, and print these steps.
+var scripts = map[string]struct {
+	command []string
+	steps   string
+}{
+	"python":     {[]string{python, "client.py"}, "create read pages merge_patch apply replace errors watch delete"},
+	"javascript": {[]string{"node", "client.mjs"}, "create read pages merge_patch apply replace errors watch informer delete"},
+}
+
+// resource is what a script is told of the resource that it uses.
+type resource struct {
+	Run        string `json:"run"` // names and labels what the script makes
+	Resource   string `json:"resource"`
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Namespace  string `json:"namespace"`
+	// Spec is a valid one, and Change a field of it that may change: FieldSelector finds the object RUN-b when only that was changed.
+	Spec          map[string]any `json:"spec"`
+	Change        map[string]any `json:"change"`
+	FieldSelector string         `json:"fieldSelector"`
+	// Invalid is a spec that is refused because of InvalidField.
+	Invalid      map[string]any `json:"invalid"`
+	InvalidField string         `json:"invalidField"`
+	// Forbidden is a kind that the user has no rights to.
+	Forbidden string `json:"forbidden"`
+}
+
+// cases are a namespaced kind and one that is not, used by users who are known in different ways.
+var cases = []struct {
+	resource
+	user func(*testing.T, string) (name, kubeconfig string)
+}{
+	{resource{
+		Resource: "engines", Kind: "Engine", Spec: map[string]any{"model": "pendulum"}, Change: map[string]any{"grade": "Premium"},
+		FieldSelector: "spec.grade=Premium", Invalid: map[string]any{"model": "m", "replicas": -1}, InvalidField: "spec.replicas", Forbidden: "Item",
+	}, withCertificate},
+	{resource{
+		Resource: "items", Kind: "Item", Spec: map[string]any{"purpose": "first"}, Change: map[string]any{"purpose": "second"},
+		FieldSelector: "metadata.name=RUN-b", Invalid: map[string]any{"purpose": "p", "precision": 7}, InvalidField: "spec.precision", Forbidden: "Engine",
+	}, withToken},
+}
+
+// TestClients: all that clients do with built-in resources they do with ours, as users with the rights to one resource.
+func TestClients(t *testing.T) {
+	dir := scriptDir(t)
+	for language, script := range scripts {
+		for _, tc := range cases {
+			t.Run(language+" "+tc.Resource, func(t *testing.T) {
+				namespace := shared.NewNamespace(t)
+				user, kubeconfig := tc.user(t, namespace)
+				grant(t, user, tc.Resource)
+				r := tc.resource
+				r.APIVersion, r.Run = install.GroupVersions[0].String(), language+"-"+namespace
+				r.FieldSelector = strings.ReplaceAll(r.FieldSelector, "RUN", r.Run)
+				if r.Resource == "engines" {
+					r.Namespace = namespace
+				}
+				out, err := run(t, dir, script.command, kubeconfig, r)
+				if err != nil {
+					t.Fatalf("%v:\n%s", err, out)
+				}
+				if diff := cmp.Diff(strings.Fields(script.steps), strings.Fields(out)); diff != "" {
+					t.Errorf("steps (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestUntrusted: none of the clients talks to a server that the CA of its kubeconfig has not signed.
+func TestUntrusted(t *testing.T) {
+	dir := scriptDir(t)
+	_, kubeconfig := withCertificate(t, "untrusting")
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["env"].CertificateAuthority = filepath.Join(shared.PKI(), "client-ca", "tls.crt")
+	for language, script := range scripts {
+		t.Run(language, func(t *testing.T) {
+			out, err := run(t, dir, script.command, write(t, config), resource{APIVersion: install.GroupVersions[0].String(), Kind: "Engine"})
+			if err == nil || !strings.Contains(out, "certificate") {
+				t.Errorf("got %v:\n%s\nwant an error about the certificate", err, out)
+			}
+		})
+	}
+}
+
+// run runs a script with a kubeconfig and what it is told.
+func run(t *testing.T, dir string, command []string, kubeconfig string, r resource) (string, error) {
+	t.Helper()
+	told, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inDir(t, dir, kubeconfig, append(command[:len(command):len(command)], kubeconfig, string(told))...)
+}
+
+// inDir runs a command, which may wait for what does not come, but not for ever.
+func inDir(t *testing.T, dir, kubeconfig string, command ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*envtest.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = dir
+	// Python's client caches discovery in the directory for temporary files, by address: another environment may have had the same.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+t.TempDir(),
+		"PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// withCertificate makes a user with a client certificate.
+func withCertificate(t *testing.T, name string) (user, kubeconfig string) {
+	t.Helper()
+	kubeconfig, err := shared.Kubeconfig(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name, kubeconfig
+}
+
+// withToken makes a ServiceAccount in the namespace, with a token as pods have.
+func withToken(t *testing.T, namespace string) (user, kubeconfig string) {
+	t.Helper()
+	accounts := shared.Client(t).CoreV1().ServiceAccounts(namespace)
+	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "client"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other := withCertificate(t, "other")
+	config, err := clientcmd.LoadFromFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	return "system:serviceaccount:" + namespace + ":client", write(t, config)
+}
+
+func write(t *testing.T, config *clientcmdapi.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func grant(t *testing.T, user, resource string) {
+	t.Helper()
+	if err := shared.Grant(t.Context(), user, rbacv1.PolicyRule{
+		APIGroups: []string{install.GroupVersions[0].Group}, Resources: []string{resource}, Verbs: []string{"*"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
