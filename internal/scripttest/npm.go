@@ -3,6 +3,8 @@
 package scripttest
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,52 +12,62 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
+	"time"
 )
 
 // NPM returns a directory with node_modules, the packages of the package-lock.json in from. It is in the cache, where the programs of the
 // control plane are too, and named after the lock file: only the first use of a list needs the network.
-func NPM(t testing.TB, from string) string {
-	t.Helper()
+func NPM(ctx context.Context, from string) (dir string, err error) {
 	lock, err := os.ReadFile(filepath.Join(from, "package-lock.json"))
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	cache := os.Getenv("EXTENSION_APISERVER_CACHE")
 	if cache == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 		cache = filepath.Join(user, "extension-apiserver")
 	}
-	dir := filepath.Join(cache, "npm", fmt.Sprintf("%x", sha256.Sum256(lock))[:12])
+	dir = filepath.Join(cache, "npm", fmt.Sprintf("%x", sha256.Sum256(lock))[:12])
 	if _, err := os.Stat(dir); err == nil {
-		return dir
+		return dir, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	// It gets its name when it is whole: another test may look, and this one may be killed.
-	work, err := os.MkdirTemp(filepath.Dir(dir), "installing-") //nolint:usetesting // it is renamed, for which it must be on the same disk
+	work, err := os.MkdirTemp(filepath.Dir(dir), "installing-")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, err := os.ReadFile(filepath.Join(from, name))
-		if err := errors.Join(err, os.WriteFile(filepath.Join(work, name), data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// None of the packages needs its scripts run.
-	cmd := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--engine-strict", "--no-audit", "--no-fund")
-	cmd.Dir = work
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci (%v) did not install what %s/package-lock.json lists. It needs the network once; then %s has it.\n%s", err, from, dir, out)
+	if err := npmCI(ctx, from, work); err != nil {
+		return "", fmt.Errorf("install what %s/package-lock.json lists, which needs the network once: %w", from, err)
 	}
 	if err := os.Rename(work, dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		t.Fatal(err)
+		return "", err
 	}
-	return dir
+	return dir, nil
+}
+
+func npmCI(ctx context.Context, from, dir string) error {
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, name), data, 0o600)); err != nil {
+			return err
+		}
+	}
+	// It takes seconds. By itself npm would wait half an hour for a network that drops everything.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	// None of the packages needs its scripts run.
+	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--engine-strict", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=30000")
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm ci: %w\n%s", cmp.Or(ctx.Err(), err), out)
+	}
+	return nil
 }

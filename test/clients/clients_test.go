@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/fixture/install"
 )
@@ -28,7 +31,8 @@ var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
 	// First: without it most fails, and there is one reason.
-	if err := findModules(); err != nil {
+	var err error
+	if packages, err = scripttest.NPM(context.Background(), packageList); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -133,7 +137,7 @@ func run(t *testing.T, dir string, command []string, kubeconfig string, r resour
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inDir(t, dir, kubeconfig, append(command[:len(command):len(command)], kubeconfig, string(told))...)
+	return inDir(t, dir, kubeconfig, slices.Concat(command, []string{kubeconfig, string(told)})...)
 }
 
 // inDir runs a command, which may wait for what does not come, but not for ever.
@@ -142,7 +146,7 @@ func inDir(t *testing.T, dir, kubeconfig string, command ...string) (string, err
 	ctx, cancel := context.WithTimeout(t.Context(), 3*envtest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
 	// Python's client caches discovery in the directory for temporary files, by address: another environment may have had the same.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+t.TempDir(),
 		"PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))

@@ -53,7 +53,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	var broken []string
-	for _, m := range regexp.MustCompile(`(?m)^\S+\.json [a-z-A-Z0-9-]+:`).FindAllString(out, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\S+\.json [a-zA-Z0-9-]+:`).FindAllString(out, -1) {
 		broken = append(broken, strings.TrimSuffix(m, ":"))
 	}
 	slices.Sort(broken)

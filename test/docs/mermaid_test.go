@@ -89,7 +89,11 @@ func parseMermaid(t *testing.T, texts []string) []*string {
 	if err := os.WriteFile(filepath.Join(dir, "parse.mjs"), script, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(scripttest.NPM(t, from), "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+	packages, err := scripttest.NPM(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(packages, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	input, err := json.Marshal(texts)
