@@ -300,3 +300,30 @@ func TestWrongClock(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being replaced.
+func TestOtherAPIs(t *testing.T) {
+	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
+		f := newFake(t)
+		b := f.before()
+		f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}, {Name: "broken", Namespace: "elsewhere"}}
+		var notes []string
+		opts := f.options(rotation)
+		opts.Progress = func(e Event) {
+			if e.Type == EventNote {
+				notes = append(notes, e.Message)
+			}
+		}
+		state, err := Run(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.checkEnd(b, rotation)
+		if len(notes) != 2 || !strings.Contains(notes[0], "elsewhere/broken is left out") || !strings.Contains(notes[1], "kube-system/metrics are not asked") {
+			t.Errorf("%s: got the notes %q, want one for each API", rotation, notes)
+		}
+		if len(state.LeftOut) != 1 || state.LeftOut[0] != "elsewhere/broken" {
+			t.Errorf("%s: the record leaves out %q", rotation, state.LeftOut)
+		}
+	}
+}

@@ -32,8 +32,11 @@ func (f *fakeCluster) apiService(name string, bundle certs.Bundle) apiregistrati
 	return a
 }
 
-func (f *fakeCluster) APIServices(context.Context, certs.Service) ([]apiregistrationv1.APIService, error) {
+func (f *fakeCluster) APIServices(_ context.Context, s certs.Service) ([]apiregistrationv1.APIService, error) {
 	f.step()
+	if s.Name != service.Name {
+		return []apiregistrationv1.APIService{{ObjectMeta: metav1.ObjectMeta{Name: "v1." + s.Name}}}, nil
+	}
 	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)}, nil
 }
 
@@ -41,7 +44,7 @@ func (f *fakeCluster) ClockSkew(context.Context) (time.Duration, error) { return
 
 func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, error) {
 	f.step()
-	return []certs.Service{service}, nil
+	return append([]certs.Service{service}, f.others...), nil
 }
 
 func (f *fakeCluster) Endpoints(context.Context, certs.Service) ([]Endpoint, error) {
@@ -92,8 +95,11 @@ func (f *fakeCluster) SeenBy(_ context.Context, kubeAPIServer string, a apiregis
 	return nil
 }
 
-func (f *fakeCluster) Answers(context.Context, string, apiregistrationv1.APIService) error {
+func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.APIService) error {
 	f.step()
+	if a.Name == "v1.broken" {
+		return &StatusError{"https://10.0.1.1", 503, "no endpoints"}
+	}
 	if f.failAnswer != nil {
 		if err := f.failAnswer(); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/frontproxy"
@@ -75,7 +76,34 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	if p.opts.Observer == nil {
 		return nil
 	}
+	if err := p.leaveOut(ctx); err != nil {
+		return err
+	}
 	return p.refuse(p.proxyAnswers(ctx, nil))
+}
+
+// leaveOut finds the APIs of others that do not answer before anything is changed: they must not keep a certificate from being replaced.
+func (p *procedure) leaveOut(ctx context.Context) error {
+	services, err := p.opts.Observer.AggregatedServices(ctx)
+	if err != nil {
+		return p.refuse(err)
+	}
+	for _, s := range services {
+		if s.Name == p.opts.Service.Name && s.Namespace == p.opts.Service.Namespace {
+			continue
+		}
+		if err := p.answersEverywhere(ctx, s); err != nil {
+			p.leftOut = append(p.leftOut, s.Namespace+"/"+s.Name)
+			p.note(fmt.Sprintf("Service %s/%s is left out, since its API does not answer already: %v", s.Namespace, s.Name, err))
+		}
+	}
+	return nil
+}
+
+// aggregated are the Services of aggregated APIs, but for those that were left out.
+func (p *procedure) aggregated(ctx context.Context) ([]certs.Service, error) {
+	services, err := p.opts.Observer.AggregatedServices(ctx)
+	return slices.DeleteFunc(services, func(s certs.Service) bool { return slices.Contains(p.leftOut, s.Namespace+"/"+s.Name) }), err
 }
 
 // allowedByConfigMap checks a front proxy's certificate as extension API servers do.
@@ -128,7 +156,7 @@ func (p *procedure) proxyAnswers(ctx context.Context, read func() (*certs.KeyPai
 	if p.opts.Observer == nil {
 		return nil
 	}
-	services, err := p.opts.Observer.AggregatedServices(ctx)
+	services, err := p.aggregated(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,7 +177,7 @@ func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, erro
 	if err != nil {
 		return &stopError{err}
 	}
-	services, err := p.opts.Observer.AggregatedServices(ctx)
+	services, err := p.aggregated(ctx)
 	if err != nil {
 		return err
 	}
@@ -158,6 +186,9 @@ func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, erro
 		trust, err := p.caBundleOf(ctx, service)
 		if err != nil {
 			return err
+		}
+		if len(trust) == 0 {
+			continue
 		}
 		endpoints, err := p.opts.Observer.Endpoints(ctx, service)
 		if err != nil {
@@ -186,6 +217,8 @@ func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, erro
 	return nil
 }
 
+// caBundleOf is what the endpoints of a Service are verified with; nothing for the API of somebody else that kube-apiserver does not verify,
+// as metrics-server often is installed: nobody can tell who would answer there. What kube-apiserver gets from it is still looked at.
 func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (certs.Bundle, error) {
 	apiServices, err := p.opts.Observer.APIServices(ctx, service)
 	if err != nil {
@@ -196,7 +229,16 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 			return bundle, nil
 		}
 	}
-	return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none; its endpoints cannot be asked", service.Namespace, service.Name)
+	name := service.Namespace + "/" + service.Name
+	if service.Name == p.opts.Service.Name && service.Namespace == p.opts.Service.Namespace {
+		return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s, found none; its endpoints cannot be asked", name)
+	}
+	if !p.unverified[name] {
+		p.unverified[name] = true
+		p.note(fmt.Sprintf("the endpoints of Service %s are not asked, since its APIServices have no caBundle to verify them with; "+
+			"that kube-apiserver gets answers from it is seen", name))
+	}
+	return nil, nil
 }
 
 // hasFrontProxy is true when the directory holds the front proxy's pair.

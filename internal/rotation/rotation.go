@@ -103,9 +103,10 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 			}
 			m.state = &State{
 				APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: m.opts.Now(), FrontProxyClientDirs: m.opts.otherDirs(),
+				LeftOut: p.leftOut,
 			}
 		}
-		p.startedAt = m.state.StartedAt
+		p.startedAt, p.leftOut = m.state.StartedAt, m.state.LeftOut
 		return m.run(ctx)
 	})
 }
@@ -116,7 +117,7 @@ func Abort(ctx context.Context, opts Options) (*State, error) {
 		if m.state == nil {
 			return &certs.RefusedError{Path: filepath.Join(opts.Dir, StateFile), Reason: "expected an unfinished rotation to abort, found none"}
 		}
-		p.startedAt = m.state.StartedAt
+		p.startedAt, p.leftOut = m.state.StartedAt, m.state.LeftOut
 		return m.abort(ctx)
 	})
 }

@@ -26,13 +26,17 @@ type procedure struct {
 	issue     func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
 	startedAt time.Time // of the rotation
 	settled   settling
+	// leftOut are the Services, NAMESPACE/NAME, whose APIs did not answer when the rotation began; unverified those of which was said that
+	// their endpoints are not asked.
+	leftOut    []string
+	unverified map[string]bool
 
 	preflight func(context.Context) error
 	steps     []step
 }
 
 func newProcedure(opts Options) (*procedure, error) {
-	p := &procedure{opts: opts}
+	p := &procedure{opts: opts, unverified: map[string]bool{}}
 	switch opts.Rotation {
 	case Serving:
 		p.serving()

@@ -31,6 +31,8 @@ type State struct {
 	// FrontProxyClientDirs are those of Options, absolute, if they are not the one in Dir: what was begun in them must be
 	// ended in them.
 	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
+	// LeftOut are the Services of other aggregated APIs, NAMESPACE/NAME, that did not answer when the rotation began.
+	LeftOut []string `json:"leftOut,omitempty"`
 	// Steps are those that were begun, in order. The last one is under way unless it was observed.
 	Steps []StepState `json:"steps"`
 	// Blocked is why the last run stopped in between; empty when it did not.

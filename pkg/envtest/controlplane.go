@@ -107,8 +107,9 @@ func (e *Environment) routingArgs(h *host) []string {
 	case ClusterIPRouting:
 		return []string{"--advertise-address=" + h.address, "--enable-aggregator-routing=false"}
 	default:
-		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing only.
-		return []string{"--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
+		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing only. A machine without a
+		// default route has no other address to advertise.
+		return []string{"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
 	}
 }
 
