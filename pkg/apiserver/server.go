@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
 
 	"example.com/extension-apiserver/internal/authentication"
 )
@@ -29,6 +30,8 @@ func (c *serverConfig) newServer() (_ *apiServer, err error) {
 			c.etcd.close()
 		}
 	}()
+	// What watch caches count before their metrics are registered is lost, and the library registers them after the storage is made.
+	cachermetrics.Register()
 	var groups []*genericapiserver.APIGroupInfo
 	for _, g := range c.options.api.Groups {
 		info, err := g.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)

@@ -309,6 +309,7 @@ func TestKubectlProxy(t *testing.T) {
 		want   int
 	}{
 		{"list", nil, items, nil, 200},
+		{"watch", nil, items + "?watch=true&timeoutSeconds=1&allowWatchBookmarks=true", nil, 200},
 		{"prefix", []string{"--api-prefix=/k8s/"}, "/k8s" + items, nil, 200},
 		{"host", nil, items, http.Header{"Host": {"evil.example.com"}}, 403},
 		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, items, http.Header{"Host": {"evil.example.com"}}, 200},
