@@ -159,8 +159,8 @@ kind-test: ## Run the end-to-end suites on it (default: default, then uninstall)
 	@scripts/kind-test.sh $(SUITE)
 
 .PHONY: kind-test-all
-kind-test-all: image ## Make a cluster, run all suites on it, and remove it (14 minutes).
-	@scripts/kind-test.sh all
+kind-test-all: image ## Make a cluster, run SUITE on it (default: all suites, 14 minutes), and remove it.
+	@scripts/kind-test.sh all $(SUITE)
 
 .PHONY: kind-test-konnectivity
 kind-test-konnectivity: image controlplane ## Make a cluster behind konnectivity, test it, and remove it (KEEP=1 does not).

@@ -2,7 +2,7 @@
 # Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
 #
 # Usage: scripts/kind-test.sh [SUITE ...]   default, access, scheduler, uninstall, components or production (default: default uninstall)
-#        scripts/kind-test.sh all           makes a cluster, runs all suites, removes it
+#        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs uninstall and these suites (default: all), removes it
 # Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
 set -euo pipefail
 # shellcheck source=scripts/project.sh
@@ -42,10 +42,11 @@ run() {
 # all begins with "uninstall", which wants a cluster that nothing was ever deployed to.
 all() {
   local status=0
+  [ $# -gt 0 ] || set -- default access scheduler components production
   { scripts/kind.sh up && scripts/kind.sh load && scripts/kind-test.sh uninstall &&
-    scripts/kind.sh deploy && scripts/kind-test.sh default access scheduler components production; } || status=$?
+    scripts/kind.sh deploy && scripts/kind-test.sh "$@"; } || status=$?
   scripts/kind.sh down && return $status
 }
 
 [ $# -gt 0 ] || set -- default uninstall
-if [ "$*" = all ]; then all; else run "$@"; fi
+if [ "$1" = all ]; then all "${@:2}"; else run "$@"; fi

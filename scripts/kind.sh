@@ -36,7 +36,12 @@ build_kind() {
   [ ! -d "$scripts/tools" ] || module=$scripts/tools
   CGO_ENABLED=0 go build -C "$module" -o "$PWD/bin/kind" sigs.k8s.io/kind
 }
-exists() { bin/kind get clusters --quiet | grep -qx -- "$cluster"; }
+# exists says why the engine could not tell: kind's --quiet would not.
+exists() {
+  local clusters
+  clusters=$(bin/kind get clusters 2>&1) || fail "the clusters cannot be listed: $clusters"
+  grep -qx -- "$cluster" <<<"$clusters"
+}
 ours() { [ -e "$made" ] || fail "$1"; }
 
 up() {
