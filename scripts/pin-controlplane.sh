@@ -11,7 +11,7 @@ export GOFLAGS=-mod=mod GOWORK=off
 # newest prints the newest release of a minor, or the release that is asked for.
 newest() {
   [[ $1 == *.*.* ]] && { echo "v$1"; return; }
-  go list -m -versions -f '{{range .Versions}}{{println .}}{{end}}' k8s.io/kubernetes@latest |
+  go list -m -versions -f '{{range .Versions}}{{println .}}{{end}}' k8s.io/kubernetes |
     grep -E "^v${1//./\\.}\.[0-9]+$" | sort -V | tail -n 1 | grep . || { echo "pin-controlplane: there is no release of Kubernetes $1" >&2; return 1; }
 }
 

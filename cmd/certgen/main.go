@@ -115,7 +115,7 @@ and to standard output when emit secret --to-stdout asks for it.`,
 	cmd.AddCommand(
 		newInitCommand(env), newRequestCommand(env), newAcceptCommand(env), newSignCommand(env), newKubeconfigCommand(env),
 		newInspectCommand(env), newVerifyCommand(env), newVerifyKonnectivityCommand(env), newCheckExpirationCommand(env), newEmitCommand(env),
-		newApplyCommand(env), newDoctorCommand(env), newRotateCommand(env), newRenewCommand(env), newMaintainCommand(env),
+		newApplyCommand(env), newDoctorCommand(env), newRotateCommand(env), newRenewCommand(env),
 		newVersionCommand(env),
 	)
 	return cmd

@@ -15,52 +15,98 @@ import (
 )
 
 func newRenewCommand(env environment) *cobra.Command {
-	opts := rotation.Options{Now: env.now}
+	opts := rotation.Options{Now: env.now, Rotation: rotation.Serving}
+	var maintain rotation.MaintainOptions
 	var cluster rotation.OpenOptions
 	var format output.Format
 	var filesOnly bool
 	cmd := &cobra.Command{
-		Use:   "renew --dir DIR --service NAME --namespace NAMESPACE",
-		Short: "Replace the leaves that are due, for a cron job",
-		Long: `Finish a rotation that is under way, then replace the serving certificate and the front proxy's client certificate in
-DIR when less than a third of their life is left, as certgen rotate serving and certgen rotate proxy-client do. What is
-not due is left alone. With --files-only no cluster is asked and nothing is observed. A CA that is due is named and not
-replaced: certgen rotate serving-ca and certgen rotate front-proxy-ca do that.
+		Use:   "renew {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
+		Short: "Replace what is due, in a directory or in the cluster's Secrets, for a cron job",
+		Long: `Finish a rotation that is under way, then replace what is due: has less than a third of its life left. What is right is left
+alone.
+
+With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets of the cluster. What is missing
+is made. The CA's Secret must exist; an empty one gets a new CA. The CA becomes the caBundle of every APIService whose backend is
+the Service; with --apiservice and --wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca
+does: each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and certgen apply refuse is
+refused here.
+
+With --dir, for the directory of certgen init: the serving certificate and the front proxy's client certificate, as certgen rotate
+serving and certgen rotate proxy-client do. With --files-only no cluster is asked and nothing is observed. A CA that is due is
+named and not replaced: certgen rotate serving-ca and certgen rotate front-proxy-ca do that.
+
+A Lease in the namespace of the Service keeps a second one away meanwhile.
 
 Exit codes:
   0  nothing is due, or all that was is done
-  1  refused, and nothing was changed; or interrupted, or a file could not be written: run it again
-  2  wrong usage
+  1  refused, and nothing was changed; or interrupted, or the cluster did not accept or answer: run it again
+  2  wrong usage, or a kubeconfig that cannot be used
   3  blocked: a rotation stopped in a safe state and needs a person`,
-		Example: `  certgen renew --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig`,
-		Args:    usage.NoArgs,
+		Example: `  # In the cluster, once for each: where the CA will be
+  kubectl create secret generic widgets-serving-ca --namespace demo
+
+  certgen renew --secret widgets-serving --ca-secret widgets-serving-ca --service widgets --namespace demo
+
+  # In a directory
+  certgen renew --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig`,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts.Rotation = rotation.Serving
-			if err := errors.Join(append(cluster.Validate(), format.Validate(), opts.Validate())...); err != nil {
+			opts.Progress = progress(env, format)
+			maintain.Service, maintain.KeyType = opts.Service, opts.KeyType
+			maintain.Hold, maintain.Timeout, maintain.Progress = opts.Hold, opts.Timeout, opts.Progress
+			inSecrets, err := whereIs(cmd.Flags(), opts, maintain.SecretOptions)
+			if err != nil {
 				return err
 			}
-			if !filesOnly {
-				c, err := open(env, cluster)
-				if err != nil {
-					return err
-				}
-				opts.Observer = c
+			validate := opts.Validate
+			if inSecrets {
+				validate = maintain.Validate
 			}
-			opts.Progress = progress(env, format)
-			report, err := rotation.Renew(cmd.Context(), opts)
+			if err := errors.Join(append(cluster.Validate(), format.Validate(), validate())...); err != nil {
+				return err
+			}
+			var report *rotation.RenewReport
+			if filesOnly && !inSecrets {
+				report, err = rotation.Renew(cmd.Context(), opts)
+			} else {
+				c, openErr := open(env, cluster)
+				if openErr != nil {
+					return openErr
+				}
+				if opts.Observer = c; inSecrets {
+					report, err = c.Maintain(cmd.Context(), maintain)
+				} else {
+					report, err = rotation.Renew(cmd.Context(), opts)
+				}
+			}
 			if report == nil {
 				return err
 			}
-			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) {
-				for _, item := range report.Items {
-					fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
-					line(w, "why", item.Reason)
-				}
-			}))
+			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) { printRenewed(w, report) }))
 		},
 	}
-	rotationFlags(cmd.Flags(), &opts, &cluster)
-	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
+	flags := cmd.Flags()
+	rotationFlags(flags, &opts, &cluster)
+	secretFlags(flags, &maintain.SecretOptions)
+	flags.Var((*commaList)(&maintain.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
+	flags.DurationVar(&maintain.Wait, "wait", 0, "how long to wait for them, after the Secrets are written")
+	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	output.AddFlag(cmd, &format)
 	return cmd
+}
+
+func printRenewed(w io.Writer, report *rotation.RenewReport) {
+	for _, item := range report.Items {
+		fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
+		line(w, "why", item.Reason)
+		for _, note := range item.Notes {
+			line(w, "note", note)
+		}
+	}
+	if report.Apply != nil {
+		fmt.Fprintln(w)
+		printApplyPlan(w, report.Apply)
+		printApplied(w, report.Apply)
+	}
 }

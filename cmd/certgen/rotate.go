@@ -3,11 +3,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +25,7 @@ import (
 func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, cluster *rotation.OpenOptions) {
 	clusterFlags(flags, cluster, &o.Service)
 	addressFlags(flags, cluster)
-	flags.StringVar(&o.Dir, "dir", "", "directory that certgen init made (required)")
+	flags.StringVar(&o.Dir, "dir", "", "directory that certgen init made")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
 	flags.DurationVar(&o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")
@@ -35,13 +35,31 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, cluster *rotation.
 	keyTypeFlag(flags, &o.KeyType)
 }
 
+// secretFlags are for pairs in the cluster.
+func secretFlags(flags *pflag.FlagSet, o *rotation.SecretOptions) {
+	flags.StringVar(&o.Secret, "secret", "", "name of the Secret with the serving pair, in the namespace of the Service, instead of --dir")
+	flags.StringVar(&o.CASecret, "ca-secret", "", "name of the Secret with the serving CA and its key, in the same namespace")
+}
+
+// whereIs tells a directory from Secrets.
+func whereIs(flags *pflag.FlagSet, o rotation.Options, s rotation.SecretOptions) (inSecrets bool, err error) {
+	if inSecrets = s.Secret+s.CASecret != ""; inSecrets && o.Dir != "" {
+		return false, usage.Errorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
+	}
+	if inSecrets && (flags.Changed("front-proxy-client") || flags.Changed("files-only")) {
+		return false, usage.Errorf("expected --dir with --front-proxy-client and --files-only: they are for files")
+	}
+	return inSecrets, nil
+}
+
 func newRotateCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now}
+	var secrets rotation.SecretOptions
 	var cluster rotation.OpenOptions
 	var format output.Format
 	var plan, status, abort bool
 	cmd := &cobra.Command{
-		Use:   "rotate NAME --dir DIR --service NAME --namespace NAMESPACE",
+		Use:   "rotate NAME {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
 		Short: "Replace certificates and CAs of a running cluster, each step seen before the next",
 		Long:  rotateLong(),
 		Example: `  # What would be done, step by step
@@ -61,28 +79,66 @@ func newRotateCommand(env environment) *cobra.Command {
 			if plan {
 				return printSteps(env, format, opts.Rotation)
 			}
-			if status {
-				return printStatus(env, format, opts.Dir)
-			}
-			c, err := open(env, cluster, opts.Validate())
+			inSecrets, err := whereIs(cmd.Flags(), opts, secrets)
 			if err != nil {
 				return err
 			}
-			opts.Observer, opts.Progress = c, progress(env, format)
-			do := rotation.Run
-			if abort {
-				do = rotation.Abort
+			if !inSecrets {
+				return rotateDir(cmd.Context(), env, opts, cluster, format, status, abort)
 			}
-			state, err := do(cmd.Context(), opts)
-			return errors.Join(err, printState(env, format, state))
+			secrets.Service = opts.Service
+			return rotateSecrets(cmd.Context(), env, opts, secrets, cluster, format, status, abort)
 		},
 	}
 	rotationFlags(cmd.Flags(), &opts, &cluster)
+	secretFlags(cmd.Flags(), &secrets)
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
-	cmd.Flags().BoolVar(&status, "status", false, "print how far the last rotation in DIR came")
+	cmd.Flags().BoolVar(&status, "status", false, "print how far the last rotation came")
 	cmd.Flags().BoolVar(&abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
 	output.AddFlag(cmd, &format)
 	return cmd
+}
+
+func rotateDir(ctx context.Context, env environment, opts rotation.Options, cluster rotation.OpenOptions, format output.Format, status, abort bool) error {
+	if status && opts.Dir != "" {
+		return printStatus(env, format, certs.Dir(opts.Dir))
+	}
+	c, err := open(env, cluster, opts.Validate())
+	if err != nil {
+		return err
+	}
+	opts.Observer, opts.Progress = c, progress(env, format)
+	state, err := runOrAbort(abort)(ctx, opts)
+	return errors.Join(err, printState(env, format, state))
+}
+
+func rotateSecrets(
+	ctx context.Context, env environment, opts rotation.Options, secrets rotation.SecretOptions, cluster rotation.OpenOptions, format output.Format, status, abort bool,
+) error {
+	if opts.Rotation != rotation.Serving && opts.Rotation != rotation.ServingCA {
+		return usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files", rotation.Serving, rotation.ServingCA, opts.Rotation)
+	}
+	c, err := open(env, cluster, secrets.Validate())
+	if err != nil {
+		return err
+	}
+	if status {
+		store, err := c.OpenSecrets(ctx, secrets)
+		if err != nil {
+			return err
+		}
+		return printStatus(env, format, store)
+	}
+	opts.Progress = progress(env, format)
+	state, err := c.InSecrets(ctx, secrets, opts, runOrAbort(abort))
+	return errors.Join(err, printState(env, format, state))
+}
+
+func runOrAbort(abort bool) func(context.Context, rotation.Options) (*rotation.State, error) {
+	if abort {
+		return rotation.Abort
+	}
+	return rotation.Run
 }
 
 func rotateLong() string {
@@ -95,8 +151,8 @@ func rotateLong() string {
 
 Trust comes first, identity second, distrust last. A step is finished when its effect was seen at every endpoint and at
 every kube-apiserver, and stayed so for --hold. What is not seen within --timeout stops the rotation where old and new are
-both trusted. DIR/rotation.json records each step before it begins and when it was seen: the same command, run again,
-goes on where the last run stopped, however that ended. No kube-apiserver and no API server is restarted.
+both trusted. DIR/rotation/state.json, or the CA's Secret, records each step before it begins and when it was seen: the same command,
+run again, also by somebody else, goes on where the last run stopped, however that ended. No kube-apiserver and no API server is restarted.
 
 proxy-client and front-proxy-ca write files that every kube-apiserver must read: name its directories with
 --front-proxy-client. Each kube-apiserver reads tls.crt and tls.key there as --proxy-client-cert-file and
@@ -170,16 +226,13 @@ func printSteps(env environment, format output.Format, name string) error {
 	})
 }
 
-func printStatus(env environment, format output.Format, dir string) error {
-	if dir == "" {
-		return &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki"}
-	}
-	state, err := rotation.ReadState(dir)
+func printStatus(env environment, format output.Format, store certs.Store) error {
+	state, err := rotation.ReadState(store)
 	if err != nil {
 		return err
 	}
 	if state == nil {
-		return fmt.Errorf("%s: expected the record of a rotation, found none; nothing was rotated here", filepath.Join(dir, rotation.StateFile))
+		return fmt.Errorf("%s: expected the record of a rotation, found none; nothing was rotated here", store.Path(rotation.StateSet, rotation.StateFile))
 	}
 	return printState(env, format, state)
 }

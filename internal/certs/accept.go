@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -45,10 +44,10 @@ func Accept(ctx context.Context, opts AcceptOptions) (*IssueReport, error) {
 	}
 	a := &acceptance{
 		AcceptOptions: opts, now: clock(opts.Now)(),
-		ca:   pairDir{name: set.cas[0].dir, path: filepath.Join(opts.Dir, set.cas[0].dir)},
-		leaf: pairDir{name: opts.Name, path: filepath.Join(opts.Dir, opts.Name)},
+		ca:   pairDir{store: Dir(opts.Dir), name: set.cas[0].dir},
+		leaf: pairDir{store: Dir(opts.Dir), name: opts.Name},
 	}
-	return locked(ctx, opts.Dir, a.run)
+	return locked(ctx, Dir(opts.Dir), a.run)
 }
 
 type acceptance struct {
@@ -95,7 +94,7 @@ func (a *acceptance) run() (*IssueReport, error) {
 // missing after a run that was cut short, the next Accept does.
 func (a *acceptance) store(pair *KeyPair, ca *x509.Certificate, pending string) (*IssueReport, error) {
 	if !a.ca.certSeen {
-		if err := WriteFiles(a.ca.path, map[string]File{CertFile: {Bundle{ca}.PEM(), certMode}}); err != nil {
+		if err := WriteFiles(a.ca.path(), Files{CertFile: {Bundle{ca}.PEM(), certMode}}); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +106,7 @@ func (a *acceptance) store(pair *KeyPair, ca *x509.Certificate, pending string) 
 	if len(trust) > 1 {
 		d.note("%s holds %d CAs, so that what an older one signed stays accepted", BundleFile, len(trust))
 	}
-	if err := pair.Write(a.leaf.path, trust); err != nil {
+	if err := pair.Write(a.leaf.path(), trust); err != nil {
 		return nil, err
 	}
 	if err := os.RemoveAll(pending); err != nil {
@@ -115,7 +114,7 @@ func (a *acceptance) store(pair *KeyPair, ca *x509.Certificate, pending string) 
 	}
 	return &IssueReport{
 		APIVersion: APIVersion, Kind: "AcceptReport", Item: newItem(&a.leaf, d, pair.Certificate, a.now),
-		Next: []string{"certgen inspect " + a.leaf.path},
+		Next: []string{"certgen inspect " + a.leaf.path()},
 	}, nil
 }
 
@@ -140,7 +139,7 @@ func (a *acceptance) findCA() (*x509.Certificate, error) {
 	}
 	if a.ca.cert != nil && !a.ca.cert.Equal(given) {
 		return nil, &RefusedError{Path: a.CAFile, Reason: fmt.Sprintf("expected the CA in %s (%s), found %s; to change the CA, move %s away first",
-			a.ca.file(CertFile), a.ca.cert.Subject, given.Subject, a.ca.path)}
+			a.ca.file(CertFile), a.ca.cert.Subject, given.Subject, a.ca.path())}
 	}
 	return given, nil
 }

@@ -4,9 +4,6 @@ package certs
 
 import (
 	"crypto/x509"
-	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"time"
 )
@@ -60,7 +57,7 @@ func (c *chain) issueCA() (err error) {
 }
 
 // aside is where an old CA goes with its key, since it may yet be needed: to go back to it, or to repair it.
-func (c *chain) aside() string { return AsideDir(c.ca.path, c.now) }
+func (c *chain) aside() string { return AsideDir(c.ca.path(), c.now) }
 
 const asideTime = "20060102T150405Z"
 
@@ -72,37 +69,33 @@ func AsideDir(dir string, now time.Time) string { return dir + ".old-" + now.UTC
 // IsAside tells by its name whether dir holds a CA that was replaced.
 func IsAside(dir string) bool { return asideName.MatchString(dir) }
 
-// store writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
+// save writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
 // the next run replaces, and never a leaf without its CA. It also completes what an earlier run left half done.
-func (c *chain) store() error {
-	if err := c.storeCA(); err != nil {
+func (c *chain) save() error {
+	if err := c.saveCA(); err != nil {
 		return err
 	}
 	for _, l := range c.leaves {
-		store := func() error { return repairLinks(l.path) }
-		if l.pair != nil {
-			store = func() error { return l.pair.Write(l.path, l.trust) }
+		if l.pair == nil {
+			continue
 		}
-		if err := store(); err != nil {
+		if err := l.store.Write(l.name, l.pair.Files(l.trust)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *chain) storeCA() error {
+func (c *chain) saveCA() error {
 	if c.ca.decision.action == Kept {
-		return repairLinks(c.ca.path)
+		return nil
 	}
 	if c.ca.certSeen || c.ca.keySeen {
-		if err := os.Rename(c.ca.path, c.aside()); err != nil {
-			return fmt.Errorf("move old CA aside: %w", err)
-		}
-		if err := syncDir(filepath.Dir(c.ca.path)); err != nil {
+		if err := c.ca.store.Move(c.ca.name, AsideDir(c.ca.name, c.now)); err != nil {
 			return err
 		}
 	}
-	return c.ca.issuer.Write(c.ca.path, nil)
+	return c.ca.store.Write(c.ca.name, c.ca.issuer.Files(nil))
 }
 
 // items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
@@ -125,7 +118,7 @@ func (c *chain) items(dryRun bool) []Item {
 
 func newItem(dir *pairDir, d decision, cert *x509.Certificate, now time.Time) Item {
 	return Item{
-		Name: dir.name, Path: dir.path, Action: d.action, Reason: d.reason, Notes: d.notes,
+		Name: dir.name, Path: dir.path(), Action: d.action, Reason: d.reason, Notes: d.notes,
 		// Only a CA's decision can change trust, and only by replacing it.
 		TrustChanged: cert.IsCA && d.action == Replaced,
 		Certificate:  Describe(cert, now),

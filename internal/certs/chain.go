@@ -4,6 +4,7 @@ package certs
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // chain is a CA and its leaves: what they must be, what was found, and what is done about it. Its steps are plan, which
-// reads and decides, issue, which signs in memory, and store, which alone writes.
+// reads and decides, issue, which signs in memory, and save, which alone writes.
 type chain struct {
 	now     time.Time
 	ca      authority
@@ -55,6 +56,15 @@ func (d *decision) note(format string, args ...any) {
 // RenewAt is when a third of the certificate's life is left: time enough to repair a renewal that does not work.
 func RenewAt(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
+}
+
+// complete finishes what a run that was cut short began to write.
+func (c *chain) complete() error {
+	errs := []error{c.ca.store.Write(c.ca.name, nil)}
+	for _, l := range c.leaves {
+		errs = append(errs, l.store.Write(l.name, nil))
+	}
+	return errors.Join(errs...)
 }
 
 // load reads all directories.

@@ -17,7 +17,7 @@ func (c *chain) decideCA() (decision, *RefusedError) {
 		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
 		for _, l := range c.leaves {
 			if l.cert != nil && !c.now.After(l.cert.NotAfter) {
-				return decision{}, &RefusedError{Path: found.path, Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
+				return decision{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
 					l.file(CertFile), timeText(l.cert.NotAfter))}
 			}
 		}

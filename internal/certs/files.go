@@ -33,37 +33,11 @@ const (
 	linkPrefix    = "..link-"
 )
 
-// File is one file of a set.
-type File struct {
-	Data []byte
-	Mode fs.FileMode
-}
-
 // Write stores the pair as tls.crt and tls.key in dir and, unless it is empty, the bundle as ca.crt. See WriteFiles.
-func (p *KeyPair) Write(dir string, bundle Bundle) error {
-	files := map[string]File{CertFile: {p.CertPEM, certMode}, KeyFile: {p.KeyPEM, keyMode}}
-	if len(bundle) > 0 {
-		files[BundleFile] = File{bundle.PEM(), certMode}
-	}
-	return WriteFiles(dir, files)
-}
+func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir, p.Files(bundle)) }
 
 // ReadKeyPair reads tls.crt and tls.key of dir as ParseKeyPair does.
-func ReadKeyPair(dir string) (*KeyPair, error) {
-	certPEM, err := os.ReadFile(filepath.Join(dir, CertFile))
-	if err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
-	}
-	keyPEM, err := os.ReadFile(filepath.Join(dir, KeyFile))
-	if err != nil {
-		return nil, fmt.Errorf("read key: %w", err)
-	}
-	pair, err := ParseKeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", dir, err)
-	}
-	return pair, nil
-}
+func ReadKeyPair(dir string) (*KeyPair, error) { return ReadPair(Dir(dir), "") }
 
 // WriteFiles replaces the set of files in dir in one step, and makes dir where it is missing. Callers must not write
 // to one directory at the same time (see Lock).
@@ -77,7 +51,7 @@ func ReadKeyPair(dir string) (*KeyPair, error) {
 // The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
 // relative. The directory of the version before is removed at the end, which also tells servers to reload: their
 // watch follows the symlinks and sees the old file go, and would not see the rename of ..data.
-func WriteFiles(dir string, files map[string]File) error {
+func WriteFiles(dir string, files Files) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
@@ -105,7 +79,7 @@ func WriteFiles(dir string, files map[string]File) error {
 }
 
 // writeVersion writes files into a new directory that nothing points to yet, and returns its name.
-func writeVersion(dir string, files map[string]File) (string, error) {
+func writeVersion(dir string, files Files) (string, error) {
 	path, err := os.MkdirTemp(dir, versionPrefix)
 	if err != nil {
 		return "", fmt.Errorf("make directory: %w", err)

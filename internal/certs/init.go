@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ const lockWait = 5 * time.Second
 // InitOptions say which certificates a directory must hold.
 type InitOptions struct {
 	Dir      string
+	Store    Store    // nil means the directory Dir
 	With     []string // sets besides the serving set, see SetNames; nil means SetFrontProxy, an empty list none
 	Service  Service
 	DNSNames []string // of the serving certificate, besides those of the Service
@@ -95,14 +95,22 @@ func Init(ctx context.Context, opts InitOptions) (*InitReport, error) {
 	if opts.DryRun {
 		return initLocked(chains, opts)
 	}
-	return locked(ctx, opts.Dir, func() (*InitReport, error) { return initLocked(chains, opts) })
+	return locked(ctx, opts.store(), func() (*InitReport, error) { return initLocked(chains, opts) })
 }
 
-// locked runs do while it holds the directory's lock.
-func locked[T any](ctx context.Context, dir string, do func() (T, error)) (out T, err error) {
+// store is where the certificates are.
+func (o InitOptions) store() Store {
+	if o.Store != nil {
+		return o.Store
+	}
+	return Dir(o.Dir)
+}
+
+// locked runs do while it holds the store's lock.
+func locked[T any](ctx context.Context, store Store, do func() (T, error)) (out T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	unlock, err := Lock(ctx, dir)
+	unlock, err := store.Lock(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -115,6 +123,9 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 	refusals := []error{err}
 	for _, c := range chains {
 		c.userCAs = userCAs
+		if !opts.DryRun {
+			refusals = append(refusals, c.complete())
+		}
 		refusals = append(refusals, c.plan(opts.AllowNewCA))
 	}
 	if err := errors.Join(refusals...); err != nil {
@@ -128,7 +139,7 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 	report := &InitReport{APIVersion: APIVersion, Kind: "InitReport", Directory: opts.Dir, DryRun: opts.DryRun}
 	for _, c := range chains {
 		if !opts.DryRun {
-			if err := c.store(); err != nil {
+			if err := c.save(); err != nil {
 				return nil, err
 			}
 		}
@@ -179,13 +190,13 @@ func (o InitOptions) chains(sets []setDef) ([]*chain, error) {
 }
 
 func (o InitOptions) dir(name string) pairDir {
-	return pairDir{name: name, path: filepath.Join(o.Dir, name)}
+	return pairDir{store: o.store(), name: name}
 }
 
 // validateCommon checks what belongs to no set.
 func (o InitOptions) validateCommon() error {
 	var errs []error
-	if o.Dir == "" {
+	if o.Dir == "" && o.Store == nil {
 		errs = append(errs, &InvalidError{"out", o.Dir, "expected the directory for the certificates, such as ./pki; it is made if missing"})
 	}
 	for _, name := range o.With {

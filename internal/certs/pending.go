@@ -53,7 +53,7 @@ func Request(ctx context.Context, opts InitOptions, name string) (*RequestReport
 	if err != nil {
 		return nil, err
 	}
-	return locked(ctx, opts.Dir, func() (*RequestReport, error) { return request(chains[0].leaves[0], opts.Dir) })
+	return locked(ctx, opts.store(), func() (*RequestReport, error) { return request(chains[0].leaves[0], opts.Dir) })
 }
 
 func request(l *leaf, out string) (*RequestReport, error) {
@@ -76,7 +76,7 @@ func request(l *leaf, out string) (*RequestReport, error) {
 		}
 	}
 	if _, err := os.Stat(l.file(CertFile)); err == nil {
-		decision.note("the pair in %s stays in use until the new certificate is accepted", l.path)
+		decision.note("the pair in %s stays in use until the new certificate is accepted", l.path())
 	}
 	return &RequestReport{
 		APIVersion: APIVersion, Kind: "RequestReport", Name: l.name, Path: filepath.Join(dir, RequestFile),
@@ -146,7 +146,7 @@ func makePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return csr, WriteFiles(dir, map[string]File{KeyFile: {keyPEM, keyMode}, RequestFile: {encodeRequest(csr), certMode}})
+	return csr, WriteFiles(dir, Files{KeyFile: {keyPEM, keyMode}, RequestFile: {encodeRequest(csr), certMode}})
 }
 
 func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {

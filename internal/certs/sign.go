@@ -77,7 +77,7 @@ func SignRequest(opts SignOptions) (*IssueReport, error) {
 		d.note("it ends with its CA: rotate the CA before that")
 	}
 	return &IssueReport{
-		APIVersion: APIVersion, Kind: "SignReport", Item: newItem(&pairDir{name: s.commonName, path: opts.Out}, d, cert, now),
+		APIVersion: APIVersion, Kind: "SignReport", Item: Item{Name: s.commonName, Path: opts.Out, Action: d.action, Reason: d.reason, Notes: d.notes, Certificate: Describe(cert, now)},
 		Next: []string{"certgen inspect " + opts.Out},
 	}, nil
 }

@@ -156,7 +156,7 @@ func TestSignOptions(t *testing.T) {
 		"excluded name":   {func(o *SignOptions) { o.DNSNames = []string{"gadgets.demo.svc"} }, "expected a name that the CA may sign"},
 		"CA for clients":  {func(o *SignOptions) { o.CADir = filepath.Join(from, FrontProxyCADir) }, "expected a CA for [serverAuth]"},
 		"a leaf as CA":    {func(o *SignOptions) { o.CADir = filepath.Join(from, ServingDir) }, "expected a CA certificate"},
-		"CA gone":         {func(o *SignOptions) { o.CADir = "nowhere" }, "expected a CA: read certificate"},
+		"CA gone":         {func(o *SignOptions) { o.CADir = "nowhere" }, "expected a CA: read pair"},
 		"CA expired":      {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "it expired at"},
 		"request gone":    {func(o *SignOptions) { o.RequestFile = "nowhere" }, "expected a certificate request: no such file"},
 		"no request":      {func(o *SignOptions) { o.RequestFile = filepath.Join(from, ServingDir, CertFile) }, "expected one PEM block CERTIFICATE REQUEST"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -44,38 +45,9 @@ func (o CABundleOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-type apiService struct {
-	object
-	Spec apiServiceSpec `json:"spec"`
-}
-
-type apiServiceSpec struct {
-	CABundle              []byte `json:"caBundle"`
-	InsecureSkipTLSVerify *bool  `json:"insecureSkipTLSVerify,omitempty"`
-}
-
-// CABundlePatch is the caBundle of one APIService that is there.
-type CABundlePatch struct {
-	Name string
-	// UID is that of the APIService. Where it is gone, or another was made under its name, the server refuses the apply.
-	UID      string
-	CABundle []byte // PEM
-	// ClearInsecure takes insecureSkipTLSVerify back in the same write: validation refuses it together with a caBundle.
-	ClearInsecure bool
-}
-
-// Encode returns the document for an apply on the server's side.
-func (p CABundlePatch) Encode() ([]byte, error) {
-	a := newAPIService(p.Name, p.CABundle)
-	a.Metadata.UID = p.UID
-	if p.ClearInsecure {
-		a.Spec.InsecureSkipTLSVerify = new(bool)
-	}
-	return encode(a)
-}
-
-func newAPIService(name string, caBundle []byte) apiService {
-	return apiService{object{"apiregistration.k8s.io/v1", "APIService", metadata{Name: name}}, apiServiceSpec{CABundle: caBundle}}
+// CABundleConfig is the caBundle of an APIService and nothing else.
+func CABundleConfig(name string, caBundle []byte) *apiregistrationv1ac.APIServiceApplyConfiguration {
+	return apiregistrationv1ac.APIService(name).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(caBundle...))
 }
 
 // CABundles returns one document for each APIService, by name, that holds nothing but the caBundle: to be applied on the
@@ -93,10 +65,10 @@ func CABundles(opts CABundleOptions) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []apiService
+	var all []*apiregistrationv1ac.APIServiceApplyConfiguration
 	names := slices.Compact(slices.Sorted(slices.Values(opts.APIServices)))
 	for _, name := range names {
-		all = append(all, newAPIService(name, bundle.PEM()))
+		all = append(all, CABundleConfig(name, bundle.PEM()))
 	}
 	return encode(all...)
 }
@@ -107,6 +79,11 @@ func ReadBundle(path string, now time.Time) (certs.Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read CAs: %w", err)
 	}
+	return ParseCAs(data, path, now)
+}
+
+// ParseCAs is ReadBundle for what was read from path.
+func ParseCAs(data []byte, path string, now time.Time) (certs.Bundle, error) {
 	all, err := certs.ParseBundle(data)
 	if err != nil {
 		return nil, &certs.RefusedError{Path: path, Reason: err.Error()}

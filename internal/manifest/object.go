@@ -12,18 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-type object struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   metadata `json:"metadata"`
-}
-
-type metadata struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty"`
-	UID       string `json:"uid,omitempty"`
-}
-
 // encode writes one YAML document for each object, fields in the order of the alphabet.
 func encode[T any](objects ...T) ([]byte, error) {
 	var docs [][]byte

@@ -6,13 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
@@ -42,72 +43,76 @@ func (o SecretOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-type secret struct {
-	object
-	Type string            `json:"type"`
-	Data map[string][]byte `json:"data"` // encoding/json writes bytes as base64
-}
-
 // Secret returns a Secret of type kubernetes.io/tls: tls.crt, tls.key and, where the directory has it, ca.crt without
 // CAs that have expired. It holds a private key. *certs.RefusedError says what is wrong with the pair.
 func Secret(opts SecretOptions) ([]byte, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	if err := refuseErrors(opts); err != nil {
+	if err := Verify(opts.From, opts.Now); err != nil {
 		return nil, err
 	}
-	certPEM, err := os.ReadFile(filepath.Join(opts.From, certs.CertFile))
+	data, err := PairData(certs.Dir(opts.From), "", opts.AllowCAKey, opts.Now)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
+		return nil, err
 	}
-	chain, err := certs.ParseBundle(certPEM)
+	return encode(SecretConfig(opts.Name, opts.Namespace, data))
+}
+
+// SecretConfig is a Secret of type kubernetes.io/tls with those data.
+func SecretConfig(name, namespace string, data map[string][]byte) *corev1ac.SecretApplyConfiguration {
+	return corev1ac.Secret(name, namespace).WithType(corev1.SecretTypeTLS).WithData(data)
+}
+
+// PairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and the CAs in ca.crt, if
+// there are any, that have not expired.
+func PairData(store certs.Store, pair string, allowCAKey bool, now time.Time) (map[string][]byte, error) {
+	files, err := store.Read(pair)
 	if err != nil {
-		return nil, &certs.RefusedError{Path: filepath.Join(opts.From, certs.CertFile), Reason: err.Error()}
+		return nil, err
 	}
-	keyFile := filepath.Join(opts.From, certs.KeyFile)
-	if chain[0].IsCA && !opts.AllowCAKey {
-		return nil, &certs.RefusedError{Path: keyFile, Reason: "expected the key of a leaf, found that of a CA, with which " +
+	chain, err := certs.ParseBundle(files[certs.CertFile].Data)
+	if err != nil {
+		return nil, &certs.RefusedError{Path: store.Path(pair, certs.CertFile), Reason: err.Error()}
+	}
+	if chain[0].IsCA && !allowCAKey {
+		return nil, &certs.RefusedError{Path: store.Path(pair, certs.KeyFile), Reason: "expected the key of a leaf, found that of a CA, with which " +
 			"anybody who reads the Secret can make certificates; name a leaf's directory, or allow it with --with-ca-key"}
 	}
-	keyPEM, err := os.ReadFile(keyFile)
+	key, err := certs.ParsePrivateKey(files[certs.KeyFile].Data)
 	if err != nil {
-		return nil, fmt.Errorf("read key: %w", err)
+		return nil, &certs.RefusedError{Path: store.Path(pair, certs.KeyFile), Reason: err.Error()}
 	}
-	key, err := certs.ParsePrivateKey(keyPEM)
+	keyPEM, err := certs.EncodePrivateKey(key)
 	if err != nil {
-		return nil, &certs.RefusedError{Path: keyFile, Reason: err.Error()}
-	}
-	if keyPEM, err = certs.EncodePrivateKey(key); err != nil {
 		return nil, err
 	}
 	// The files were read one after the other; certgen init may have switched them in between.
 	if _, err := tls.X509KeyPair(chain.PEM(), keyPEM); err != nil {
 		return nil, fmt.Errorf("match key and certificate: %w; run this again if certgen init was at work", err)
 	}
-	s := secret{
-		object: object{"v1", "Secret", metadata{Name: opts.Name, Namespace: opts.Namespace}}, Type: "kubernetes.io/tls",
-		Data: map[string][]byte{certs.CertFile: chain.PEM(), certs.KeyFile: keyPEM},
+	data := map[string][]byte{certs.CertFile: chain.PEM(), certs.KeyFile: keyPEM}
+	if file, ok := files[certs.BundleFile]; ok {
+		bundle, err := ParseCAs(file.Data, store.Path(pair, certs.BundleFile), now)
+		if err != nil {
+			return nil, err
+		}
+		data[certs.BundleFile] = bundle.PEM()
 	}
-	bundle, err := ReadBundle(filepath.Join(opts.From, certs.BundleFile), opts.Now)
-	if err == nil {
-		s.Data[certs.BundleFile] = bundle.PEM()
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return encode(s)
+	return data, nil
 }
 
-// refuseErrors has the pair verified. Any common name will do for a front proxy: what is allowed is not known here.
-func refuseErrors(opts SecretOptions) error {
-	if info, err := os.Stat(opts.From); err != nil || !info.IsDir() {
-		return &certs.RefusedError{Path: opts.From, Reason: "expected the directory of a pair, such as pki/serving, found none"}
+// Verify refuses a pair's directory in which certgen verify finds an error. Any common name will do for a front proxy: what is allowed is
+// not known here.
+func Verify(dir string, now time.Time) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return &certs.RefusedError{Path: dir, Reason: "expected the directory of a pair, such as pki/serving, found none"}
 	}
-	certFile := filepath.Join(opts.From, certs.CertFile)
+	certFile := filepath.Join(dir, certs.CertFile)
 	if _, err := os.Stat(certFile); err != nil {
 		return &certs.RefusedError{Path: certFile, Reason: "expected a certificate, found none; name the directory of one pair"}
 	}
-	report, err := verify.Paths([]string{certFile}, verify.Options{AllowedNames: []string{}, Now: opts.Now})
+	report, err := verify.Paths([]string{certFile}, verify.Options{AllowedNames: []string{}, Now: now})
 	if err != nil {
 		return err
 	}

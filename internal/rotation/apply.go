@@ -6,13 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/manifest"
@@ -31,9 +30,10 @@ const (
 // ApplyOptions say what to bring from a directory of certs.Init into a cluster.
 type ApplyOptions struct {
 	Service certs.Service
-	From    string // directory as certgen init made it
-	Secret  string // name of the Secret for the serving pair, in the namespace of the Service; empty means none
-	DryRun  DryRun // empty means DryRunNone
+	From    string      // directory as certgen init made it
+	Store   certs.Store // in the place of From
+	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
+	DryRun  DryRun      // empty means DryRunNone
 	CABundleOptions
 	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
 	// is not trusted yet.
@@ -77,7 +77,7 @@ type ApplyItem struct {
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
 func (o ApplyOptions) Validate() error {
 	errs := []error{o.Service.Validate()}
-	if o.From == "" {
+	if o.From == "" && o.Store == nil {
 		errs = append(errs, &certs.InvalidError{Field: "from", Reason: "expected the directory that certgen init made, such as pki"})
 	}
 	if problems := validation.IsDNS1123Subdomain(o.Secret); o.Secret != "" && len(problems) > 0 {
@@ -99,7 +99,13 @@ func (c *Cluster) PlanApply(ctx context.Context, o ApplyOptions) (*ApplyReport, 
 	if o.DryRun == "" {
 		o.DryRun = DryRunNone
 	}
-	source, err := readSource(o.From, o.Service, c.now())
+	if o.Store == nil {
+		o.Store = certs.Dir(o.From)
+	}
+	source, err := readSource(o.Store, o.Service, c.now())
+	if err == nil && o.Secret != "" && o.From != "" {
+		err = manifest.Verify(o.Store.Path(certs.ServingDir), c.now())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +113,7 @@ func (c *Cluster) PlanApply(ctx context.Context, o ApplyOptions) (*ApplyReport, 
 		APIVersion: certs.APIVersion, Kind: "ApplyReport", GeneratedAt: c.now().UTC().Truncate(time.Second),
 		Service: o.Service.Namespace + "/" + o.Service.Name, DryRun: o.DryRun, Items: []ApplyItem{},
 	}
-	changes, err := c.planCABundles(ctx, o.Service, source.bundle, o.CABundleOptions)
+	changes, err := c.planCABundles(ctx, o.Service, o.CABundleOptions, func(apiregistrationv1.APIService) certs.Bundle { return source.bundle })
 	if err != nil {
 		return nil, errors.Join(err, verdictOnly(changes, source, c.now()))
 	}
@@ -178,8 +184,7 @@ func (c *Cluster) apiServiceItem(change caBundleChange, bundle certs.Bundle, for
 		item.SHA256 = append(item.SHA256, certs.Fingerprint(ca))
 	}
 	item.write = func(ctx context.Context, dryRun bool) error {
-		_, err := c.applyCABundle(ctx, change, dryRun, force)
-		return err
+		return c.applyCABundle(ctx, change, "", applyOptions(dryRun, force))
 	}
 	return item
 }
@@ -187,28 +192,33 @@ func (c *Cluster) apiServiceItem(change caBundleChange, bundle certs.Bundle, for
 // source is what a directory of certgen init holds for the cluster. The keys of CAs are not read.
 type source struct {
 	service certs.Service
-	dir     string // of the serving pair
+	store   certs.Store
 	chain   certs.Bundle
 	bundle  certs.Bundle
 }
 
+func (s *source) file(name string) string { return s.store.Path(certs.ServingDir, name) }
+
 // readSource reads the serving pair's certificate and its CAs, and has them verified as kube-aggregator will.
-func readSource(from string, s certs.Service, now time.Time) (*source, error) {
-	src := &source{service: s, dir: filepath.Join(from, certs.ServingDir)}
-	certFile := filepath.Join(src.dir, certs.CertFile)
-	data, err := os.ReadFile(certFile)
+func readSource(store certs.Store, s certs.Service, now time.Time) (*source, error) {
+	src := &source{service: s, store: store}
+	files, err := store.Read(certs.ServingDir)
 	if err != nil {
-		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf("expected the serving certificate that certgen init made: %v; give its --out directory", errors.Unwrap(err))}
+		return nil, err
 	}
-	if src.chain, err = certs.ParseBundle(data); err != nil {
+	certFile := src.file(certs.CertFile)
+	if _, ok := files[certs.CertFile]; !ok {
+		return nil, &certs.RefusedError{Path: certFile, Reason: "expected the serving certificate that certgen init made, found none; give its directory"}
+	}
+	if src.chain, err = certs.ParseBundle(files[certs.CertFile].Data); err != nil {
 		return nil, &certs.RefusedError{Path: certFile, Reason: err.Error()}
 	}
-	if src.bundle, err = manifest.ReadBundle(filepath.Join(src.dir, certs.BundleFile), now); err != nil {
+	if src.bundle, err = manifest.ParseCAs(files[certs.BundleFile].Data, src.file(certs.BundleFile), now); err != nil {
 		return nil, err
 	}
 	if err := verifyServing(src.chain, src.bundle, s, now); err != nil {
 		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf("kube-aggregator would refuse it: %v; make it anew: "+
-			"certgen init --service %s --namespace %s --out %s", err, s.Name, s.Namespace, from)}
+			"certgen init --service %s --namespace %s --out %s", err, s.Name, s.Namespace, store.Path())}
 	}
 	return src, nil
 }

@@ -180,7 +180,7 @@ func TestPlanRefuses(t *testing.T) {
 		want    string
 	}{
 		"all wrong":       {ApplyOptions{Secret: "S", DryRun: "x"}, "dry-run"},
-		"not there":       {ApplyOptions{Service: liveService, From: filepath.Join(dir, "x")}, "give its --out directory"},
+		"not there":       {ApplyOptions{Service: liveService, From: filepath.Join(dir, "x")}, "give its directory"},
 		"another Service": {ApplyOptions{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, From: dir}, "not gadgets.demo.svc"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,11 +192,12 @@ func TestPlanRefuses(t *testing.T) {
 	if err := (ApplyOptions{Secret: "S", DryRun: "x"}).Validate(); len(certs.Flatten(err)) != 5 {
 		t.Errorf("got %v, want all five", err)
 	}
-	if _, err := fakeClients(nil).ApplyCABundle(t.Context(), liveService, nil); err == nil || !strings.Contains(err.Error(), "found none") {
+	registered := []apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}
+	if err := fakeClients(registered).ChangeCABundle(t.Context(), liveService, nil, nil); err == nil || !strings.Contains(err.Error(), "found none") {
 		t.Errorf("an empty caBundle: got %v, want it refused", err)
 	}
 	leaf := newTestServing(t, newTestCA(t, "ca", x509.ExtKeyUsageServerAuth), "widgets.demo.svc").Certificate
-	if _, err := fakeClients(nil).ApplyCABundle(t.Context(), liveService, certs.Bundle{leaf}); err == nil || !strings.Contains(err.Error(), "expected CAs only") {
+	if err := fakeClients(registered).ChangeCABundle(t.Context(), liveService, certs.Bundle{leaf}, nil); err == nil || !strings.Contains(err.Error(), "expected CAs only") {
 		t.Errorf("a leaf as caBundle: got %v, want it refused", err)
 	}
 }
@@ -209,7 +210,7 @@ func TestApplyTriesFirst(t *testing.T) {
 		var tried, written int
 		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
 			patch := action.(k8stesting.PatchActionImpl)
-			if patch.PatchOptions.FieldManager != FieldManager || !strings.Contains(string(patch.Patch), "uid: uid-of-x") {
+			if patch.PatchOptions.FieldManager != FieldManager || !strings.Contains(string(patch.Patch), `"uid":"uid-of-x"`) {
 				t.Errorf("got manager %q and patch %s", patch.PatchOptions.FieldManager, patch.Patch)
 			}
 			if len(patch.PatchOptions.DryRun) > 0 {

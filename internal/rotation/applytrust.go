@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +32,7 @@ func verdictOnly(changes []caBundleChange, src *source, now time.Time) error {
 		}
 		if verifyServing(src.chain, lenient(a.Spec.CABundle), src.service, now) != nil {
 			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that cert-manager keeps does not vouch for %s",
-				a.Name, filepath.Join(src.dir, certs.CertFile)))
+				a.Name, src.file(certs.CertFile)))
 		}
 	}
 	return errors.Join(errs...)
@@ -52,7 +51,7 @@ func (c *Cluster) refuseBreaking(changes []caBundleChange, stored *corev1.Secret
 		for _, ca := range trusted {
 			if !src.bundle.Contains(ca) {
 				errs = append(errs, fmt.Errorf("APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be refused; "+
-					"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject, certs.Fingerprint(ca), filepath.Join(src.dir, certs.BundleFile)))
+					"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject, certs.Fingerprint(ca), src.file(certs.BundleFile)))
 			}
 		}
 		if stored == nil {
@@ -61,7 +60,7 @@ func (c *Cluster) refuseBreaking(changes []caBundleChange, stored *corev1.Secret
 		if leaves := lenient(stored.Data[corev1.TLSCertKey]); len(leaves) > 0 && !leaves[0].Equal(src.chain[0]) && verifyServing(src.chain, trusted, src.service, c.now()) != nil {
 			errs = append(errs, fmt.Errorf("APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret changes; "+
 				"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, and apply again, or allow it with --replace-trust",
-				a.Name, filepath.Join(src.dir, certs.CertFile)))
+				a.Name, src.file(certs.CertFile)))
 		}
 	}
 	return errors.Join(errs...)

@@ -123,7 +123,7 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 	}{
 		{"another Service", Serving, "expected a certificate for other.demo.svc", nil},
 		{"no CA key", Serving, "expected the CA's key, found none", func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
-		{"no serving pair", ServingCA, "read certificate", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
+		{"no serving pair", ServingCA, "read pair: open ", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
 		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
 		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
 		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {
@@ -206,7 +206,7 @@ func TestNoEarlySwitch(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), opts)
-	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "v1.widgets does not hold exactly the 2 CAs") {
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "v1.widgets does not hold the 2 CAs that were applied") {
 		t.Fatalf("got %v, want a BlockedError", err)
 	}
 	if !f.cert(certs.ServingDir).Equal(b.serving) {

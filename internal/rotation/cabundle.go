@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -30,56 +29,42 @@ type CABundleOptions struct {
 	ClearInsecure bool
 }
 
-// Applied is an APIService after its caBundle was applied.
-type Applied struct {
-	APIService apiregistrationv1.APIService // as it is now; its resourceVersion is what SeenBy asks for
-	Changed    bool                         // false when it was right before
-}
-
 // caBundleChange is what has to be done to one APIService.
 type caBundleChange struct {
 	before   apiregistrationv1.APIService
 	reason   string   // why there must be a write; "" when all is right
 	shared   string   // who else owns it when all is right
 	insecure bool     // insecureSkipTLSVerify is taken back
-	patches  [][]byte // applied one after the other
+	writes   [][]byte // of caBundle, one after the other
 }
 
-// ApplyCABundle makes bundle the caBundle of every APIService of the Service, sorted and without doubles and expired CAs.
-// All writes are tried as a dry run before the first one. An APIService that trusts the same set and is owned by certgen is
-// left alone. *OwnedError, joined for all, tells who else keeps the field; see CABundleOptions for the way around.
-func (c *Cluster) ApplyCABundle(ctx context.Context, s certs.Service, bundle certs.Bundle) ([]Applied, error) {
-	changes, err := c.planCABundles(ctx, s, bundle, CABundleOptions{})
+// ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired CAs, and takes others
+// out; what else is there stays. All writes are tried as a dry run before the first one, and each is refused when the APIService changed
+// meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field.
+func (c *Cluster) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
+	changes, err := c.planCABundles(ctx, s, CABundleOptions{}, func(a apiregistrationv1.APIService) certs.Bundle {
+		return without(lenient(a.Spec.CABundle).Merge(c.now(), add...), remove...)
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(changes) == 0 {
-		return nil, fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
+		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
 	}
-	var out []Applied
 	for _, dryRun := range []bool{true, false} {
-		out = nil
 		for _, change := range changes {
-			applied, err := c.applyCABundle(ctx, change, dryRun, false)
-			if err != nil {
-				return out, err
+			if err := c.applyCABundle(ctx, change, change.before.ResourceVersion, applyOptions(dryRun, false)); err != nil {
+				return err
 			}
-			out = append(out, applied)
 		}
 	}
-	return out, nil
+	return nil
 }
 
-// planCABundles decides for every APIService of the Service, and refuses for all together.
-func (c *Cluster) planCABundles(ctx context.Context, s certs.Service, bundle certs.Bundle, o CABundleOptions) ([]caBundleChange, error) {
-	if bundle = bundle.Merge(c.now()); len(bundle) == 0 {
-		return nil, errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust the CAs of kube-apiserver's system")
-	}
-	for _, cert := range bundle {
-		if !cert.IsCA {
-			return nil, fmt.Errorf("plan caBundle: expected CAs only, found %s", cert.Subject)
-		}
-	}
+// planCABundles decides for every APIService of the Service what its caBundle shall be, and refuses for all together.
+func (c *Cluster) planCABundles(
+	ctx context.Context, s certs.Service, o CABundleOptions, want func(apiregistrationv1.APIService) certs.Bundle,
+) ([]caBundleChange, error) {
 	all, err := c.APIServices(ctx, s)
 	if err != nil {
 		return nil, err
@@ -87,10 +72,26 @@ func (c *Cluster) planCABundles(ctx context.Context, s certs.Service, bundle cer
 	var changes []caBundleChange
 	var refusals []error
 	for _, a := range all {
+		bundle := want(a)
+		if err := usable(bundle); err != nil {
+			return nil, err
+		}
 		change, err := planCABundle(a, bundle, o)
 		changes, refusals = append(changes, change), append(refusals, err)
 	}
 	return changes, errors.Join(refusals...)
+}
+
+func usable(bundle certs.Bundle) error {
+	if len(bundle) == 0 {
+		return errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust the CAs of kube-apiserver's system")
+	}
+	for _, cert := range bundle {
+		if !cert.IsCA {
+			return fmt.Errorf("plan caBundle: expected CAs only, found %s", cert.Subject)
+		}
+	}
+	return nil
 }
 
 func planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o CABundleOptions) (caBundleChange, error) {
@@ -128,34 +129,30 @@ func planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o CABundl
 	if err := refuseOthers(a); err != nil && !same && !o.ForceConflicts {
 		return change, err
 	}
-	for _, data := range caBundle {
-		patch, err := manifest.CABundlePatch{Name: a.Name, UID: string(a.UID), CABundle: data, ClearInsecure: change.insecure}.Encode()
-		if err != nil {
-			return change, err
-		}
-		change.patches = append(change.patches, patch)
-	}
+	change.writes = caBundle
 	return change, nil
 }
 
-// applyCABundle writes one change. Its uid keeps a server from making an APIService that is gone anew.
-func (c *Cluster) applyCABundle(ctx context.Context, change caBundleChange, dryRun, force bool) (Applied, error) {
-	if change.reason == "" {
-		return Applied{APIService: change.before}, nil
-	}
-	out := Applied{Changed: true}
-	for _, patch := range change.patches {
-		after, err := c.Aggregator.ApiregistrationV1().APIServices().Patch(ctx, change.before.Name, types.ApplyPatchType, patch, patchOptions(dryRun, force))
-		if err != nil {
-			return Applied{}, fmt.Errorf("apply caBundle of APIService %s: %w", change.before.Name, explainConflict(err))
+// applyCABundle writes one change. Its uid keeps a server from making an APIService that is gone anew; a resourceVersion, if one is given,
+// from undoing what somebody else did to it meanwhile.
+func (c *Cluster) applyCABundle(ctx context.Context, change caBundleChange, resourceVersion string, options metav1.ApplyOptions) error {
+	for _, data := range change.writes {
+		config := manifest.CABundleConfig(change.before.Name, data).WithUID(change.before.UID)
+		if change.insecure {
+			config.Spec.WithInsecureSkipTLSVerify(false)
 		}
-		out.APIService = *after
+		if resourceVersion != "" {
+			config.WithResourceVersion(resourceVersion)
+		}
+		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(ctx, config, options); err != nil {
+			return fmt.Errorf("apply caBundle of APIService %s: %w", change.before.Name, explainConflict(err))
+		}
 	}
-	return out, nil
+	return nil
 }
 
-func patchOptions(dryRun, force bool) metav1.PatchOptions {
-	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict}
+func applyOptions(dryRun, force bool) metav1.ApplyOptions {
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: force}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
@@ -173,11 +170,12 @@ func explainConflict(err error) error {
 // never the same.
 func sameSet(caBundle []byte, bundle certs.Bundle) bool {
 	have, err := certs.ParseBundle(caBundle)
-	if err != nil {
-		return false
-	}
-	return !slices.ContainsFunc(have, func(x *x509.Certificate) bool { return !bundle.Contains(x) }) &&
-		!slices.ContainsFunc(bundle, func(x *x509.Certificate) bool { return !have.Contains(x) })
+	return err == nil && len(without(have, bundle...)) == 0 && len(without(bundle, have...)) == 0
+}
+
+// needsNoChange is true when all of add are in the bundle, and none of remove.
+func needsNoChange(bundle, add, remove certs.Bundle) bool {
+	return len(without(add, bundle...)) == 0 && !slices.ContainsFunc(remove, bundle.Contains)
 }
 
 // lenient reads what x509.CertPool.AppendCertsFromPEM, and so kube-aggregator, takes from a caBundle: it passes over

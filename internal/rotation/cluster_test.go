@@ -44,7 +44,7 @@ func TestClockSkew(t *testing.T) {
 	if skew, err := c.ClockSkew(t.Context()); err != nil || skew != 7*time.Minute {
 		t.Errorf("got %s (%v), want 7m", skew, err)
 	}
-	if _, err := c.Maintain(t.Context(), MaintainOptions{Service: liveService, Secret: "s", CASecret: "ca"}); err == nil || !strings.Contains(err.Error(), "found it 7m0s ahead of") {
+	if _, err := c.Maintain(t.Context(), MaintainOptions{SecretOptions: SecretOptions{Service: liveService, Secret: "s", CASecret: "ca"}}); err == nil || !strings.Contains(err.Error(), "found it 7m0s ahead of") {
 		t.Errorf("maintain: got %v, want that the clock is wrong", err)
 	}
 }
@@ -114,6 +114,7 @@ func TestEndpoints(t *testing.T) {
 
 func TestKubeAPIServers(t *testing.T) {
 	slice := testSlice("default", "kubernetes", "https", 6443, testEndpoint("10.0.0.2", nil), testEndpoint("fd00::1", nil))
+	slice.Name = "kubernetes"
 	got, err := fakeClients(nil, slice).KubeAPIServers(t.Context())
 	if diff := cmp.Diff([]string{"https://10.0.0.2:6443", "https://[fd00::1]:6443"}, got); diff != "" || err != nil {
 		t.Errorf("got %v; URLs (-want +got):\n%s", err, diff)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -30,6 +32,7 @@ type killed struct{}
 type fakeCluster struct {
 	t        *testing.T
 	dir      string
+	secrets  *Cluster // the serving pair and its CA are in Secrets, not in dir
 	now      time.Time
 	caBundle certs.Bundle      // of v1
 	second   certs.Bundle      // of v2
@@ -98,11 +101,67 @@ func newFake(t *testing.T) *fakeCluster {
 }
 
 func (f *fakeCluster) cert(name string) *x509.Certificate {
-	cert, err := readCertificate(filepath.Join(f.dir, name))
+	cert, err := certs.ReadCertificate(f.storeOf(name), name)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return cert
+}
+
+// newFakeInSecrets has the serving pair and its CA in Secrets.
+func newFakeInSecrets(t *testing.T) *fakeCluster {
+	t.Helper()
+	f := newFake(t)
+	ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: "ca"}, Data: map[string][]byte{}}
+	f.secrets = fakeClients(nil, ca)
+	f.secrets.Now = func() time.Time { return f.now }
+	for _, set := range []string{certs.ServingCADir, certs.ServingDir} {
+		files, err := certs.Dir(f.dir).Read(set)
+		if err == nil {
+			err = f.store().Write(set, files)
+		}
+		if err == nil {
+			err = certs.Dir(f.dir).Remove(set)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// store is opened anew, as a new process does.
+func (f *fakeCluster) store() certs.Store {
+	if f.secrets == nil {
+		return certs.Dir(f.dir)
+	}
+	s, err := f.secrets.openSecrets(f.t.Context(), SecretOptions{Service: service, Secret: "s", CASecret: "ca"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// storeOf is where a pair is.
+func (f *fakeCluster) storeOf(name string) certs.Store {
+	if name == certs.ServingDir || name == certs.ServingCADir {
+		return f.store()
+	}
+	return certs.Dir(f.dir)
+}
+
+// rotationCase is a rotation and where its pairs are.
+type rotationCase struct {
+	name, rotation string
+	fake           func(*testing.T) *fakeCluster
+}
+
+func rotationCases() []rotationCase {
+	out := []rotationCase{{"serving in Secrets", Serving, newFakeInSecrets}, {"serving-ca in Secrets", ServingCA, newFakeInSecrets}}
+	for _, r := range Rotations() {
+		out = append(out, rotationCase{r, r, newFake})
+	}
+	return out
 }
 
 // step counts a point at which the process can be killed.
@@ -120,6 +179,15 @@ func (f *fakeCluster) step() {
 func (f *fakeCluster) world() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%x %x %x", f.caBundle.PEM(), f.second.PEM(), f.trusted.PEM())
+	if f.secrets != nil {
+		list, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).List(f.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, secret := range list.Items {
+			fmt.Fprintln(&out, secret.Data)
+		}
+	}
 	if err := filepath.WalkDir(f.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -155,7 +223,7 @@ func cuts(f *fakeCluster, rotation string) []int {
 
 func (f *fakeCluster) options(rotation string) Options {
 	return Options{
-		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: time.Hour, Timeout: time.Minute, Settle: 10 * time.Second,
+		Rotation: rotation, Dir: f.dir, Store: f.store(), Service: service, Observer: f, Hold: time.Hour, Timeout: time.Minute, Settle: 10 * time.Second,
 		Now:      func() time.Time { f.step(); return f.now },
 		Wait:     func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
 		Progress: func(Event) { f.step(); f.mustAnswer() },
@@ -233,7 +301,7 @@ func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, 
 }
 
 func (f *fakeCluster) state() *State {
-	s, err := ReadState(f.dir)
+	s, err := ReadState(f.store())
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (f *fakeCluster) given() []string {
 // addProxy adds a kube-apiserver with a certificate and a CA file of its own.
 func (f *fakeCluster) addProxy() {
 	f.t.Helper()
-	ca, err := readCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+	ca, err := certs.ReadCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ type loaded struct {
 
 // inUse is what the kube-apiserver with that directory presents.
 func (f *fakeCluster) inUse(dir string) (*x509.Certificate, error) {
-	cert, err := readCertificate(dir)
+	cert, err := certs.ReadCertificate(certs.Dir(dir), "")
 	l := f.slow[dir]
 	switch {
 	case err != nil || l == nil || cert.Equal(l.cert):

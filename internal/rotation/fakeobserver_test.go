@@ -66,17 +66,21 @@ func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bun
 	}, nil
 }
 
-func (f *fakeCluster) ApplyCABundle(_ context.Context, _ certs.Service, bundle certs.Bundle) ([]Applied, error) {
+func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, remove certs.Bundle) error {
 	f.step()
 	for _, b := range []*certs.Bundle{&f.caBundle, &f.second} {
-		*b, f.version = bundle, f.version+1
+		*b, f.version = without(b.Merge(f.now, add...), remove...), f.version+1
 		f.step()
 		f.mustAnswer()
 		if err := f.answerLost(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+func (f *fakeCluster) Exclusive(ctx context.Context, _ certs.Service, do func(context.Context) error) error {
+	return do(ctx)
 }
 
 // answerLost is what a client gets when the connection ends after its write.

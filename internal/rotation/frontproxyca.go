@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -42,7 +41,7 @@ func (p *procedure) frontProxyCA() {
 		{
 			name: "distrust-files", kind: Distrust,
 			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
-			do:       func(context.Context) error { return p.writeNew(p.onlyNewProxyTrusted) },
+			do:       func(context.Context) error { return p.writeNew(p.onlyNewTrusted) },
 			observed: p.newProxyWorks,
 			undo:     func(context.Context) error { return p.writeNew(p.bothTrusted) },
 		},
@@ -70,7 +69,7 @@ func (p *procedure) bothProxiesBelieved(ctx context.Context) error {
 		for _, ca := range want {
 			if !found.Contains(ca) {
 				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
-					trustObject, ca.Subject, frontproxy.CAKey, filepath.Join(dir, certs.BundleFile))
+					trustObject, ca.Subject, frontproxy.CAKey, p.opts.Store.Path(dir, certs.BundleFile))
 			}
 		}
 	}
@@ -107,29 +106,6 @@ func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
 	return p.settle(next)
 }
 
-// onlyNewProxyTrusted is bothTrusted without the old CA: other front proxies may have theirs there too.
-func (p *procedure) onlyNewProxyTrusted(i int) (certs.Bundle, error) {
-	both, err := p.bothTrusted(i)
-	if err != nil {
-		return nil, err
-	}
-	old, err := p.oldCA()
-	if err != nil {
-		return nil, err
-	}
-	return without(both, old), nil
-}
-
-func without(bundle certs.Bundle, ca *x509.Certificate) certs.Bundle {
-	var out certs.Bundle
-	for _, cert := range bundle {
-		if !cert.Equal(ca) {
-			out = append(out, cert)
-		}
-	}
-	return out
-}
-
 // newProxyWorks does not wait when there are no answers: users have none then.
 func (p *procedure) newProxyWorks(ctx context.Context) error {
 	if err := p.proxyAnswers(ctx, p.nextLeaf); err != nil {
@@ -148,7 +124,7 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	p.settled = settling{}
 	var files []string
 	for _, dir := range p.leafDirs {
-		files = append(files, filepath.Join(dir, certs.BundleFile))
+		files = append(files, p.opts.Store.Path(dir, certs.BundleFile))
 	}
 	return errors.Join(p.opts.Observer.DistrustFrontProxyCA(ctx, ca),
 		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+

@@ -87,8 +87,8 @@ func (f *fakeCluster) mustAbort(rotation string) {
 
 func (f *fakeCluster) sameOnBoth() {
 	f.t.Helper()
-	one, oneErr := readCertificate(f.proxies[0])
-	two, twoErr := readCertificate(f.proxies[1])
+	one, oneErr := certs.ReadCertificate(certs.Dir(f.proxies[0]), "")
+	two, twoErr := certs.ReadCertificate(certs.Dir(f.proxies[1]), "")
 	if err := errors.Join(oneErr, twoErr); err != nil || !one.Equal(two) {
 		f.t.Errorf("the hosts have different certificates: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestHostsRefused(t *testing.T) {
 	}
 	f.mustAbort(FrontProxyCA)
 
-	ca, err := readCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+	ca, err := certs.ReadCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestFirstCASigned(t *testing.T) {
 		opts := f.options(rotation)
 		opts.Progress = func(e Event) {
 			for _, dir := range dirs[:1] {
-				leaf, err := readCertificate(dir)
+				leaf, err := certs.ReadCertificate(certs.Dir(dir), "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +167,7 @@ func TestSlowReload(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
 	b := f.before()
-	old, err := readCertificate(f.proxies[1])
+	old, err := certs.ReadCertificate(certs.Dir(f.proxies[1]), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -28,17 +27,14 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 	if len(c.KubeAPIServerURLs) > 0 {
 		return slices.Clone(c.KubeAPIServerURLs), nil
 	}
-	list, err := c.Core.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=kubernetes",
-	})
+	// Each enters itself in this one (k8s.io/kubernetes/pkg/controlplane/reconcilers).
+	slice, err := c.Core.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list EndpointSlices of Service default/kubernetes: %w", err)
+		return nil, fmt.Errorf("get EndpointSlice default/kubernetes: %w", err)
 	}
 	var out []string
-	for _, slice := range list.Items {
-		for _, e := range addresses(slice, func(name string) bool { return name == "https" }) {
-			out = append(out, "https://"+e.Address)
-		}
+	for _, e := range addresses(*slice, func(name string) bool { return name == "https" }) {
+		out = append(out, "https://"+e.Address)
 	}
 	slices.Sort(out)
 	if out = slices.Compact(out); len(out) == 0 {

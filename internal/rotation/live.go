@@ -198,11 +198,11 @@ func (c *Cluster) ask(ctx context.Context, all []apiregistrationv1.APIService) [
 
 func (o *observed) readStored(ctx context.Context, c *Cluster, opts LiveOptions) error {
 	if opts.From != "" {
-		src, err := readSource(opts.From, opts.Service, c.now())
+		src, err := readSource(certs.Dir(opts.From), opts.Service, c.now())
 		if err != nil {
 			return err
 		}
-		o.stored = append(o.stored, stored{src.dir, src.chain, src.bundle})
+		o.stored = append(o.stored, stored{src.store.Path(certs.ServingDir), src.chain, src.bundle})
 	}
 	if opts.Secret != "" {
 		secret, err := c.Core.CoreV1().Secrets(opts.Service.Namespace).Get(ctx, opts.Secret, metav1.GetOptions{})

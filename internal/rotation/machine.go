@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ func (m *machine) run(ctx context.Context) error {
 func (m *machine) end(outcome Outcome) error {
 	now := m.opts.Now()
 	m.state.Outcome, m.state.EndedAt = outcome, &now
-	if err := m.state.write(m.opts.Dir); err != nil {
+	if err := m.state.write(m.opts.Store); err != nil {
 		return err
 	}
 	m.event(nil, EventEnded, string(outcome))
@@ -62,7 +61,7 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 		}
 		m.state.Steps = append(m.state.Steps, StepState{Name: s.name, StartedAt: m.opts.Now()})
 		r = m.record(s)
-		if err := m.state.write(m.opts.Dir); err != nil {
+		if err := m.state.write(m.opts.Store); err != nil {
 			return err
 		}
 		m.event(s, EventStarted, s.about)
@@ -75,7 +74,7 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 		}
 		now := m.opts.Now()
 		r.ObservedAt = &now
-		if err := m.state.write(m.opts.Dir); err != nil {
+		if err := m.state.write(m.opts.Store); err != nil {
 			return err
 		}
 		m.event(s, EventObserved, "")
@@ -88,7 +87,7 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 	}
 	now := m.opts.Now()
 	r.FinishedAt = &now
-	if err := m.state.write(m.opts.Dir); err != nil {
+	if err := m.state.write(m.opts.Store); err != nil {
 		return err
 	}
 	m.event(s, EventFinished, "")
@@ -196,7 +195,7 @@ func (m *machine) block(ctx context.Context, i int, err error) error {
 func (m *machine) stop(s *step, blocked *BlockedError) error {
 	m.state.Blocked = blocked.Error()
 	m.event(s, EventBlocked, blocked.Missing.Error())
-	return errors.Join(m.state.write(m.opts.Dir), blocked)
+	return errors.Join(m.state.write(m.opts.Store), blocked)
 }
 
 // undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.
@@ -213,7 +212,7 @@ func (m *machine) undo(ctx context.Context, s *step, hold bool) error {
 	}
 	m.state.Steps = slices.DeleteFunc(m.state.Steps, func(r StepState) bool { return r.Name == s.name })
 	m.event(s, EventUndone, "")
-	return m.state.write(m.opts.Dir)
+	return m.state.write(m.opts.Store)
 }
 
 // abort takes back all steps, the last first, unless the old CA may be distrusted already.
@@ -221,7 +220,7 @@ func (m *machine) abort(ctx context.Context) error {
 	m.state.Blocked = ""
 	for i := range m.steps {
 		if s := &m.steps[i]; m.record(s) != nil && (s.kind == Distrust || s.final) {
-			return &certs.RefusedError{Path: filepath.Join(m.opts.Dir, StateFile), Reason: fmt.Sprintf(
+			return &certs.RefusedError{Path: m.opts.Store.Path(StateSet, StateFile), Reason: fmt.Sprintf(
 				"expected a rotation before its step %s, found that this step has begun, after which there is no way back; run the rotation to its end", s.name)}
 		}
 	}
@@ -233,7 +232,7 @@ func (m *machine) abort(ctx context.Context) error {
 		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
 		if err := m.undo(ctx, s, true); err != nil {
 			m.state.Blocked = err.Error()
-			return errors.Join(m.state.write(m.opts.Dir), err)
+			return errors.Join(m.state.write(m.opts.Store), err)
 		}
 	}
 	return m.end(Aborted)

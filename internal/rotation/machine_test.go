@@ -5,7 +5,6 @@ package rotation
 import (
 	"crypto/x509"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -63,23 +62,27 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 		f.t.Errorf("the ConfigMap holds %d CAs, want the CA in %s alone", len(f.trusted), certs.FrontProxyCADir)
 	}
 	for leaf, ca := range map[string]certs.Bundle{certs.ServingDir: servingCA, certs.FrontProxyClientDir: proxyCA} {
-		if _, err := certs.ReadKeyPair(filepath.Join(f.dir, leaf)); err != nil {
+		if _, err := certs.ReadPair(f.storeOf(leaf), leaf); err != nil {
 			f.t.Error(err)
 		}
-		data, err := os.ReadFile(filepath.Join(f.dir, leaf, certs.BundleFile))
+		files, err := f.storeOf(leaf).Read(leaf)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if bundle, err := certs.ParseBundle(data); err != nil || !sameCAs(bundle, ca) {
+		if bundle, err := certs.ParseBundle(files[certs.BundleFile].Data); err != nil || !sameCAs(bundle, ca) {
 			f.t.Errorf("%s/%s: %v, %d CAs; want its CA alone", leaf, certs.BundleFile, err, len(bundle))
 		}
 	}
-	if _, err := os.Stat(filepath.Join(f.dir, StagingDir)); err == nil {
-		f.t.Errorf("%s is still there, with keys", StagingDir)
+	for _, pair := range []string{certs.ServingDir, certs.ServingCADir, certs.FrontProxyClientDir, certs.FrontProxyCADir} {
+		for _, set := range []string{staged(pair), kept(pair)} {
+			if files, err := f.store().Read(set); err != nil || files != nil {
+				f.t.Errorf("%s is still there, with keys (%v)", set, err)
+			}
+		}
 	}
 	old, _ := filepath.Glob(filepath.Join(f.dir, "*.old-*"))
 	want := 0
-	if rotation == ServingCA || rotation == FrontProxyCA {
+	if rotation == ServingCA && f.secrets == nil || rotation == FrontProxyCA {
 		want = 1
 	}
 	if len(old) != want {
@@ -90,10 +93,11 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 
 // TestRotations runs each rotation and checks, at each event, that users get answers.
 func TestRotations(t *testing.T) {
-	for _, rotation := range Rotations() {
-		t.Run(rotation, func(t *testing.T) {
+	for _, tc := range rotationCases() {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFake(t)
+			rotation := tc.rotation
+			f := tc.fake(t)
 			b := f.before()
 			var steps []string
 			opts := f.options(rotation)
@@ -135,12 +139,13 @@ func TestRotations(t *testing.T) {
 
 // TestKilledAnywhere kills each rotation at each of its calls and events, and runs it again.
 func TestKilledAnywhere(t *testing.T) {
-	for _, rotation := range Rotations() {
-		t.Run(rotation, func(t *testing.T) {
+	for _, tc := range rotationCases() {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			points := cuts(newFake(t), rotation)
+			rotation := tc.rotation
+			points := cuts(tc.fake(t), rotation)
 			for _, cut := range points {
-				f := newFake(t)
+				f := tc.fake(t)
 				b := f.before()
 				f.left = cut
 				if err, ended := f.runUntilKilled(Run, rotation); ended {
@@ -165,14 +170,15 @@ func TestKilledAnywhere(t *testing.T) {
 
 // TestKilledAndAborted kills each rotation at each point and aborts it, which is refused once the old CA is distrusted.
 func TestKilledAndAborted(t *testing.T) {
-	for _, rotation := range Rotations() {
-		t.Run(rotation, func(t *testing.T) {
+	for _, tc := range rotationCases() {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			points := cuts(newFake(t), rotation)
+			rotation := tc.rotation
+			points := cuts(tc.fake(t), rotation)
 			t.Logf("%d points", len(points))
 			aborted, refused := 0, 0
 			for _, cut := range points {
-				f := newFake(t)
+				f := tc.fake(t)
 				b := f.before()
 				f.left = cut
 				_, _ = f.runUntilKilled(Run, rotation)

@@ -20,7 +20,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-var maintained = MaintainOptions{Service: liveService, Secret: "s", CASecret: "ca"}
+var maintained = MaintainOptions{SecretOptions: SecretOptions{Service: liveService, Secret: "s", CASecret: "ca"}}
 
 func emptyCASecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: liveService.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
@@ -44,11 +44,11 @@ func caBundleOf(t *testing.T, c *Cluster) string {
 	return string(a.Spec.CABundle)
 }
 
-// writes lists what was asked of the cluster but to read.
+// writes lists what was asked of the cluster but to read, or to take the Lease.
 func writes(c *Cluster) []string {
 	var out []string
 	for _, a := range c.Core.(*fake.Clientset).Actions() {
-		if a.GetVerb() != "get" && a.GetVerb() != "list" {
+		if a.GetVerb() != "get" && a.GetVerb() != "list" && a.GetResource().Resource != "leases" {
 			out = append(out, a.GetVerb()+" "+a.GetResource().Resource)
 		}
 	}
@@ -79,14 +79,14 @@ func TestMaintain(t *testing.T) {
 
 	before := len(writes(c))
 	report, err := c.Maintain(t.Context(), maintained)
-	if err != nil || len(writes(c)) != before || report.Pairs[0].Action != certs.Kept || report.Pairs[1].Action != certs.Kept {
+	if err != nil || len(writes(c)) != before || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Kept {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
 	later := liveNow.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clock(later)
 	report, err = c.Maintain(t.Context(), maintained)
-	if err != nil || report.Pairs[0].Action != certs.Kept || report.Pairs[1].Action != certs.Replaced {
+	if err != nil || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Replaced {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
 	}
 	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) || cmp.Diff(ca, secretData(t, c, "ca")) != "" {
@@ -94,37 +94,17 @@ func TestMaintain(t *testing.T) {
 	}
 }
 
-// TestMaintainTwiceAtOnce: the one that comes second to store a CA takes that of the first.
-func TestMaintainTwiceAtOnce(t *testing.T) {
-	first := newTestCA(t, "first", x509.ExtKeyUsageServerAuth)
-	keyPEM, err := certs.EncodePrivateKey(first.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stored := emptyCASecret()
-	stored.Data = map[string][]byte{certs.CertFile: first.CertPEM, certs.KeyFile: keyPEM}
+// TestMaintainMeetsAChange: what somebody without the Lease stored meanwhile is not overwritten.
+func TestMaintainMeetsAChange(t *testing.T) {
 	c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
-	core := c.Core.(*fake.Clientset)
-	once := true
-	core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
-		if !once {
-			return false, nil, nil
-		}
-		once = false
-		if err := core.Tracker().Update(action.GetResource(), stored, stored.Namespace); err != nil {
-			t.Error(err)
-		}
+	c.Core.(*fake.Clientset).PrependReactor("update", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
 	})
-	if _, err := c.Maintain(t.Context(), maintained); err != nil {
-		t.Fatal(err)
+	if _, err := c.Maintain(t.Context(), maintained); err == nil || !strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
+		t.Errorf("got %v, want that the Secret changed", err)
 	}
-	for what, got := range map[string]string{
-		"CA": string(secretData(t, c, "ca")[certs.CertFile]), "pair's CA": string(secretData(t, c, "s")[certs.BundleFile]), "caBundle": caBundleOf(t, c),
-	} {
-		if got != string(first.CertPEM) {
-			t.Errorf("%s:\n%s\nwant that of the first:\n%s", what, got, first.CertPEM)
-		}
+	if diff := cmp.Diff([]string{"update secrets"}, writes(c)); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
 
@@ -183,10 +163,10 @@ func TestMaintainWaits(t *testing.T) {
 
 func TestMaintainOptions(t *testing.T) {
 	for want, o := range map[string]MaintainOptions{
-		"ca-secret": {Service: liveService, Secret: "s", CASecret: "s"},
-		"secret":    {Service: liveService, CASecret: "ca"},
-		"wait":      {Service: liveService, Secret: "s", CASecret: "ca", Wait: time.Second},
-		"service":   {Secret: "s", CASecret: "ca"},
+		"ca-secret": {SecretOptions: SecretOptions{Service: liveService, Secret: "s", CASecret: "s"}},
+		"secret":    {SecretOptions: SecretOptions{Service: liveService, CASecret: "ca"}},
+		"wait":      {SecretOptions: maintained.SecretOptions, Wait: time.Second},
+		"service":   {SecretOptions: SecretOptions{Secret: "s", CASecret: "ca"}},
 	} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want an error about %s", o, err, want)

@@ -8,8 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -18,7 +16,7 @@ import (
 
 // proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same CA.
 func (p *procedure) proxyClient() {
-	p.caDir, p.leafDirs = certs.FrontProxyCADir, p.opts.FrontProxyClientDirs
+	p.caDir, p.leafDirs = certs.FrontProxyCADir, p.opts.proxySets
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")
@@ -51,15 +49,15 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	name := ""
 	for _, dir := range p.leafDirs {
-		leaf, err := certs.ReadKeyPair(dir)
+		leaf, err := certs.ReadPair(p.opts.Store, dir)
 		if err != nil {
 			return err
 		}
 		// All get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {
-			return &certs.RefusedError{Path: filepath.Join(dir, certs.CertFile), Reason: fmt.Sprintf(
+			return &certs.RefusedError{Path: p.opts.Store.Path(dir, certs.CertFile), Reason: fmt.Sprintf(
 				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in name one by one",
-				name, p.leafDirs[0], leaf.Certificate.Subject)}
+				name, p.opts.Store.Path(p.leafDirs[0]), leaf.Certificate.Subject)}
 		}
 		if p.opts.Observer == nil {
 			continue
@@ -69,7 +67,7 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 		}
 	}
 	if !p.newCA {
-		if _, err := readCA(p.at(p.caDir), p.opts.Now); err != nil {
+		if _, err := p.readCA(p.caDir); err != nil {
 			return err
 		}
 	}
@@ -143,13 +141,13 @@ func (p *procedure) proxyAnswers(ctx context.Context, read func() (*certs.KeyPai
 			return &stopError{err}
 		}
 		for _, dir := range p.leafDirs {
-			found, err := certs.ReadKeyPair(dir)
+			found, err := certs.ReadPair(p.opts.Store, dir)
 			if err != nil {
 				return err
 			}
 			if !found.Certificate.Equal(want.Certificate) {
 				return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; does something else write it?",
-					filepath.Join(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
+					p.opts.Store.Path(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
 			}
 		}
 	}
@@ -239,10 +237,4 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 			"that kube-apiserver gets answers from it is seen", name))
 	}
 	return nil, nil
-}
-
-// hasFrontProxy is true when the directory holds the front proxy's pair.
-func hasFrontProxy(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, certs.FrontProxyClientDir, certs.CertFile))
-	return err == nil
 }

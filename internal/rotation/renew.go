@@ -6,17 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// RenewReport says what Renew did.
+// RenewReport says what Renew or Maintain did.
 type RenewReport struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"` // RenewReport
-	Items      []RenewItem `json:"items"`
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"` // RenewReport
+	Items      []RenewItem  `json:"items"`
+	Apply      *ApplyReport `json:"apply,omitempty"` // of Maintain
+}
+
+func newRenewReport() *RenewReport {
+	return &RenewReport{APIVersion: certs.APIVersion, Kind: "RenewReport", Items: []RenewItem{}}
 }
 
 // RenewItem is one rotation that was done, or one pair that was looked at.
@@ -24,7 +28,10 @@ type RenewItem struct {
 	Path   string       `json:"path"`
 	Action certs.Action `json:"action"`
 	Reason string       `json:"reason"`
+	Notes  []string     `json:"notes,omitempty"`
 }
+
+func underWay(s *State) string { return "a rotation was under way: " + s.Rotation }
 
 // Renew finishes a rotation that is under way and then rotates the leaves that are due: less than a third of their life is
 // left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
@@ -37,14 +44,14 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 	if opts.Observer == nil {
 		opts.Hold = 0 // it is for what cannot be observed after all that can
 	}
-	report := &RenewReport{APIVersion: certs.APIVersion, Kind: "RenewReport", Items: []RenewItem{}}
-	state, err := ReadState(opts.Dir)
+	report := newRenewReport()
+	state, err := ReadState(opts.Store)
 	if err != nil {
 		return nil, err
 	}
 	if state.Unfinished() {
 		opts.Rotation = state.Rotation
-		if err := report.rotate(ctx, opts, filepath.Join(opts.Dir, StateFile), "a rotation was under way: "+state.Rotation); err != nil {
+		if err := report.rotate(ctx, opts, opts.Store.Path(StateSet, StateFile), underWay(state)); err != nil {
 			return report, err
 		}
 	}
@@ -53,14 +60,16 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 		dirs     []string
 		caDir    string
 	}{
-		{Serving, []string{filepath.Join(opts.Dir, certs.ServingDir)}, certs.ServingCADir},
-		{ProxyClient, opts.FrontProxyClientDirs, certs.FrontProxyCADir},
+		{Serving, []string{certs.ServingDir}, certs.ServingCADir},
+		{ProxyClient, opts.proxySets, certs.FrontProxyCADir},
 	} {
 		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours.
-		if leaf.rotation == ProxyClient && opts.otherDirs() == nil && !hasFrontProxy(opts.Dir) {
-			continue
+		if leaf.rotation == ProxyClient && opts.otherDirs() == nil {
+			if files, err := opts.Store.Read(certs.FrontProxyClientDir); err == nil && files == nil {
+				continue
+			}
 		}
-		if err := report.renew(ctx, opts, leaf.rotation, leaf.dirs, filepath.Join(opts.Dir, leaf.caDir)); err != nil {
+		if err := report.renew(ctx, opts, leaf.rotation, leaf.dirs, leaf.caDir); err != nil {
 			return report, err
 		}
 	}
@@ -71,15 +80,15 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 func (r *RenewReport) renew(ctx context.Context, opts Options, rotation string, dirs []string, caDir string) error {
 	var kept []RenewItem
 	for _, dir := range dirs {
-		why, due, err := dueForRenewal(dir, caDir, opts.Now())
+		why, due, err := dueForRenewal(opts.Store, dir, caDir, opts.Now())
 		if err != nil {
 			return err
 		}
 		if due {
 			opts.Rotation = rotation
-			return r.rotate(ctx, opts, dir, why)
+			return r.rotate(ctx, opts, opts.Store.Path(dir), why)
 		}
-		kept = append(kept, RenewItem{dir, certs.Kept, why})
+		kept = append(kept, RenewItem{Path: opts.Store.Path(dir), Action: certs.Kept, Reason: why})
 	}
 	r.Items = append(r.Items, kept...)
 	return nil
@@ -89,22 +98,22 @@ func (r *RenewReport) rotate(ctx context.Context, opts Options, path, why string
 	if _, err := Run(ctx, opts); err != nil {
 		return err
 	}
-	r.Items = append(r.Items, RenewItem{path, certs.Replaced, why})
+	r.Items = append(r.Items, RenewItem{Path: path, Action: certs.Replaced, Reason: why})
 	return nil
 }
 
 // dueForRenewal applies the rule of certs.Init: a leaf that ends with its CA is not made anew, since the next one would
 // end no later.
-func dueForRenewal(leafDir, caDir string, now time.Time) (why string, due bool, err error) {
-	leaf, leafErr := readCertificate(leafDir)
-	ca, caErr := readCertificate(caDir)
+func dueForRenewal(store certs.Store, leafDir, caDir string, now time.Time) (why string, due bool, err error) {
+	leaf, leafErr := certs.ReadCertificate(store, leafDir)
+	ca, caErr := certs.ReadCertificate(store, caDir)
 	if err := errors.Join(leafErr, caErr); err != nil {
 		return "", false, err
 	}
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	caDue := ""
 	if now.After(certs.RenewAt(ca)) {
-		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", caDir, ca.NotAfter.UTC().Format(time.RFC3339))
+		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", store.Path(caDir), ca.NotAfter.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case now.Before(certs.RenewAt(leaf)):

@@ -71,7 +71,7 @@ func TestRenewTwoHosts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			f.addProxy()
-			ca, err := readCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+			ca, err := certs.ReadCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,9 +31,9 @@ func Rotations() []string { return []string{Serving, ServingCA, ProxyClient, Fro
 
 // The defaults of Options.
 const (
-	// DefaultHold is longer than what nobody can observe: kube-aggregator's informer, connections that are idle for 90 s,
-	// and the minute after which a server looks at its files again when it missed a change.
-	DefaultHold = 10 * time.Minute
+	// DefaultHold is longer than what nobody can observe: kube-aggregator's informer, and the minute after which a server looks at its
+	// files again when it missed a change together with the 90 s for which a connection may be idle.
+	DefaultHold = 3 * time.Minute
 	// DefaultTimeout is more than the two minutes in which kubelet brings a changed Secret into a pod.
 	DefaultTimeout = 5 * time.Minute
 	// DefaultSettle is longer than the minute after which kube-apiserver adds the CAs in its files to the ConfigMap.
@@ -49,13 +49,16 @@ type Observer interface {
 	Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, error)
 	KubeAPIServers(ctx context.Context) ([]string, error)
 	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]Served, error)
-	ApplyCABundle(ctx context.Context, s certs.Service, bundle certs.Bundle) ([]Applied, error)
+	// ChangeCABundle adds CAs to the caBundle of each APIService of the Service, and takes others out.
+	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error)
 	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	// AggregatedServices lists all Services that APIServices name: the front proxy's certificate is shown to each.
 	AggregatedServices(ctx context.Context) ([]certs.Service, error)
+	// Exclusive calls do while nobody else changes certificates of the Service.
+	Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error
 	// ClockSkew is how far the clock here is ahead of that of kube-apiserver.
 	ClockSkew(ctx context.Context) (time.Duration, error)
 	// DistrustFrontProxyCA takes one CA out of the trust ConfigMap, in place.
@@ -64,8 +67,9 @@ type Observer interface {
 
 // Options say what to rotate and how patiently.
 type Options struct {
-	Rotation string // see Rotations
-	Dir      string // as certgen init made it
+	Rotation string      // see Rotations
+	Dir      string      // as certgen init made it
+	Store    certs.Store // nil means the directory Dir
 	Service  certs.Service
 	Observer Observer // nil only for Serving and ProxyClient: then files are written and nothing is observed
 	// FrontProxyClientDirs are the directories from which the kube-apiservers read --proxy-client-cert-file (tls.crt),
@@ -82,16 +86,19 @@ type Options struct {
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
 
+	proxySets []string // of FrontProxyClientDirs
+	leased    bool     // the caller holds the Lease
+
 	wrote func() // called after each change of files, for tests
 }
 
-// Run begins a rotation, or takes up the one that Dir records as unfinished. It holds the lock of Dir all the time.
-// *certs.InvalidError is a wrong option, *certs.RefusedError a directory or cluster that does not allow to begin:
+// Run begins a rotation, or takes up the one that Dir records as unfinished. It holds the lock of Dir all the time, and the Lease of the
+// Service. *certs.InvalidError is a wrong option, *certs.RefusedError a directory or cluster that does not allow to begin:
 // nothing has changed then. *BlockedError is a stop in a safe state.
 func Run(ctx context.Context, opts Options) (*State, error) {
-	return withMachine(ctx, opts, func(m *machine, p *procedure) error {
-		if opts.Observer != nil {
-			if err := checkClock(ctx, opts.Observer); err != nil {
+	return withMachine(ctx, opts, true, func(ctx context.Context, m *machine, p *procedure) error {
+		if m.opts.Observer != nil {
+			if err := checkClock(ctx, m.opts.Observer); err != nil {
 				return err
 			}
 		}
@@ -102,7 +109,7 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 				}
 			}
 			m.state = &State{
-				APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: m.opts.Now(), FrontProxyClientDirs: m.opts.otherDirs(),
+				APIVersion: certs.APIVersion, Kind: stateKind, Rotation: m.opts.Rotation, StartedAt: m.opts.Now(), FrontProxyClientDirs: m.opts.otherDirs(),
 				LeftOut: p.leftOut,
 			}
 		}
@@ -113,17 +120,15 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 
 // Abort takes the unfinished rotation in Dir back. After its first step of distrust that is *certs.RefusedError.
 func Abort(ctx context.Context, opts Options) (*State, error) {
-	return withMachine(ctx, opts, func(m *machine, p *procedure) error {
-		if m.state == nil {
-			return &certs.RefusedError{Path: filepath.Join(opts.Dir, StateFile), Reason: "expected an unfinished rotation to abort, found none"}
-		}
+	return withMachine(ctx, opts, false, func(ctx context.Context, m *machine, p *procedure) error {
 		p.startedAt, p.leftOut = m.state.StartedAt, m.state.LeftOut
 		return m.abort(ctx)
 	})
 }
 
-// withMachine calls do, under the directory's lock, with the unfinished rotation or with no state.
-func withMachine(ctx context.Context, opts Options, do func(*machine, *procedure) error) (_ *State, err error) {
+// withMachine calls do, under the lock of the store and the Lease of the Service, with the unfinished rotation or, where one may begin, with
+// no state.
+func withMachine(ctx context.Context, opts Options, begin bool, do func(context.Context, *machine, *procedure) error) (state *State, err error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
@@ -132,31 +137,55 @@ func withMachine(ctx context.Context, opts Options, do func(*machine, *procedure
 	}
 	lockCtx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	unlock, err := certs.Lock(lockCtx, opts.Dir)
+	unlock, err := opts.Store.Lock(lockCtx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	state, err := ReadState(opts.Dir)
-	if err != nil {
+	// What stands in the way here needs no cluster.
+	if _, _, err := newMachine(opts, begin); err != nil {
 		return nil, err
 	}
+	locked := func(ctx context.Context) error {
+		m, p, err := newMachine(opts, begin)
+		if err != nil {
+			return err
+		}
+		err = do(ctx, m, p)
+		state = m.state
+		return err
+	}
+	if opts.Observer == nil || opts.leased {
+		err = locked(ctx)
+	} else {
+		err = opts.Observer.Exclusive(ctx, opts.Service, locked)
+	}
+	return state, err
+}
+
+// newMachine reads what is recorded: an unfinished rotation must be the one that was asked for.
+func newMachine(opts Options, begin bool) (*machine, *procedure, error) {
+	state, err := ReadState(opts.Store)
+	if err != nil {
+		return nil, nil, err
+	}
+	record := opts.Store.Path(StateSet, StateFile)
 	if !state.Unfinished() {
-		state = nil
+		if state = nil; !begin {
+			return nil, nil, &certs.RefusedError{Path: record, Reason: "expected an unfinished rotation to abort, found none"}
+		}
 	} else if state.Rotation != opts.Rotation {
-		return nil, &certs.RefusedError{Path: filepath.Join(opts.Dir, StateFile), Reason: fmt.Sprintf(
+		return nil, nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back with --abort", state.Rotation, state.Rotation)}
 	} else if found := opts.otherDirs(); !slices.Equal(state.FrontProxyClientDirs, found) {
-		return nil, &certs.RefusedError{Path: filepath.Join(opts.Dir, StateFile), Reason: fmt.Sprintf(
+		return nil, nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, found)}
 	}
 	p, err := newProcedure(opts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m := &machine{opts: opts, steps: p.steps, state: state}
-	err = do(m, p)
-	return m.state, err
+	return &machine{opts: opts, steps: p.steps, state: state}, p, nil
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
@@ -168,8 +197,11 @@ func (o *Options) complete() error {
 	if !slices.Contains(Rotations(), o.Rotation) {
 		errs = append(errs, unknownRotation(o.Rotation))
 	}
-	if o.Dir == "" {
-		errs = append(errs, &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki"})
+	if o.Store == nil && o.Dir == "" {
+		errs = append(errs, &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret"})
+	}
+	if o.Store == nil {
+		o.Store = certs.Dir(o.Dir)
 	}
 	if o.Hold <= 0 && o.Observer != nil || o.Hold < 0 {
 		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
@@ -179,9 +211,7 @@ func (o *Options) complete() error {
 			errs = append(errs, &certs.InvalidError{Field: field, Value: d.String(), Reason: "expected no less than 0"})
 		}
 	}
-	if o.FrontProxyClientDirs == nil {
-		o.FrontProxyClientDirs = []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}
-	}
+	o.proxySets = o.setsOfProxies()
 	for _, d := range []struct {
 		value    *time.Duration
 		standard time.Duration
@@ -202,10 +232,10 @@ func (o *Options) complete() error {
 	return errors.Join(errs...)
 }
 
-// otherDirs are FrontProxyClientDirs, absolute, where they are not the one in Dir.
-func (o *Options) otherDirs() []string {
-	if slices.Equal(o.FrontProxyClientDirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
-		return nil
+// setsOfProxies names the sets of FrontProxyClientDirs: the one in Dir as there, others by their absolute paths.
+func (o *Options) setsOfProxies() []string {
+	if o.FrontProxyClientDirs == nil || slices.Equal(o.FrontProxyClientDirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
+		return []string{certs.FrontProxyClientDir}
 	}
 	var out []string
 	for _, dir := range o.FrontProxyClientDirs {
@@ -215,6 +245,14 @@ func (o *Options) otherDirs() []string {
 		out = append(out, dir)
 	}
 	return out
+}
+
+// otherDirs are FrontProxyClientDirs, absolute, where they are not the one in Dir.
+func (o *Options) otherDirs() []string {
+	if slices.Equal(o.proxySets, []string{certs.FrontProxyClientDir}) {
+		return nil
+	}
+	return o.proxySets
 }
 
 func unknownRotation(name string) error {

@@ -14,7 +14,7 @@ import (
 
 // serving replaces the serving certificate by one of the same CA. Nobody has to learn to trust anything.
 func (p *procedure) serving() {
-	p.caDir, p.leafDirs = certs.ServingCADir, []string{p.at(certs.ServingDir)}
+	p.caDir, p.leafDirs = certs.ServingCADir, []string{certs.ServingDir}
 	p.issue = p.issueServing
 	p.preflight = p.checkServing
 	p.steps = []step{
@@ -57,16 +57,16 @@ func ipTexts(cert *x509.Certificate) []string {
 
 // checkServing refuses to begin where the end could not be observed, or would not be what the Service needs.
 func (p *procedure) checkServing(ctx context.Context) error {
-	leaf, err := certs.ReadKeyPair(p.leafDirs[0])
+	leaf, err := certs.ReadPair(p.opts.Store, p.leafDirs[0])
 	if err != nil {
 		return err
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
-		return &certs.RefusedError{Path: p.leafDirs[0], Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
+		return &certs.RefusedError{Path: p.opts.Store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
 			"give the Service that it is for, or make it anew with certgen init", p.opts.Service.ServerName(), err)}
 	}
 	if !p.newCA {
-		if _, err := readCA(p.at(p.caDir), p.opts.Now); err != nil {
+		if _, err := p.readCA(p.caDir); err != nil {
 			return err
 		}
 	}
@@ -75,6 +75,11 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	}
 	if err := p.checkOwners(ctx); err != nil {
 		return err
+	}
+	if s, ok := p.opts.Store.(*secrets); ok {
+		if err := s.writable(ctx); err != nil {
+			return err
+		}
 	}
 	return p.refuse(p.servedEverywhere(ctx, func() (*certs.KeyPair, error) { return leaf, nil }))
 }
@@ -112,7 +117,7 @@ func (p *procedure) refuse(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &certs.RefusedError{Path: p.opts.Dir, Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
+	return &certs.RefusedError{Path: p.opts.Store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
 }
 
 // checkCABundles verifies the new leaf as kube-aggregator will, against each live caBundle.
@@ -179,7 +184,7 @@ func (p *procedure) servedEverywhere(ctx context.Context, read func() (*certs.Ke
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w", s.Endpoint.Address, s.Verdict)
 		case !s.Leaf.Equal(leaf.Certificate):
 			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, and is it no subPath mount?",
-				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf.Certificate), p.leafDirs[0])
+				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf.Certificate), p.opts.Store.Path(p.leafDirs[0]))
 		}
 	}
 	return p.answersEverywhere(ctx, p.opts.Service)

@@ -25,11 +25,11 @@ func (p *procedure) servingCA() {
 		stage,
 		{
 			name: "trust", kind: Trust, hold: true,
-			about:    "put both CAs into the caBundle of each APIService and into ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
-			do:       func(ctx context.Context) error { return p.applyAndWrite(ctx, p.bothTrusted, p.rewriteOld) },
-			observed: func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.bothTrusted) },
-			undo:     func(ctx context.Context) error { return p.applyAndWrite(ctx, p.keptBundle, p.rewriteOld) },
-			undone:   func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.keptBundle) },
+			about:    "put the new CA into the caBundle of each APIService, beside those that are there, and into ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
+			do:       func(ctx context.Context) error { return p.trust(ctx, p.bothTrusted, nil, p.rewriteOld) },
+			observed: func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.bothTrusted, nil) },
+			undo:     p.distrustNew,
+			undone:   func(ctx context.Context) error { return p.caBundlesSeen(ctx, noMore, p.nextCA) },
 		},
 		{
 			name: "switch", kind: Identity, hold: true,
@@ -42,37 +42,48 @@ func (p *procedure) servingCA() {
 		},
 		{
 			name: "distrust", kind: Distrust,
-			about: "check once more that every endpoint serves the new certificate, and leave the new CA alone in each caBundle and in ca.crt; seen as before. " +
+			about: "check once more that every endpoint serves the new certificate, and take the old CA out of each caBundle and of ca.crt; seen as before. " +
 				"When a kube-apiserver gets no answer then, both CAs are put back at once",
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
-			undo: func(ctx context.Context) error { return p.applyAndWrite(ctx, p.bothTrusted, p.writeNew) },
+			undo: func(ctx context.Context) error { return p.trust(ctx, p.bothTrusted, nil, p.writeNew) },
 		},
 		finish,
 	}
 }
 
-// applyAndWrite changes the trust of the cluster, and ca.crt when that is done.
-func (p *procedure) applyAndWrite(ctx context.Context, read bundleOf, write func(bundleOf) error) error {
-	bundle, err := read(0)
+// noMore is for a change that only takes out.
+func noMore(int) (certs.Bundle, error) { return nil, nil }
+
+// distrustNew leaves the old CA alone: where somebody took it out, it stays out.
+func (p *procedure) distrustNew(ctx context.Context) error {
+	return p.trust(ctx, noMore, p.nextCA, func(bundleOf) error { return p.rewriteOld(p.keptBundle) })
+}
+
+// trust changes the caBundles, and ca.crt when that is done. What others put there stays, unless it is the CA to remove.
+func (p *procedure) trust(ctx context.Context, read bundleOf, remove func() (*x509.Certificate, error), write func(bundleOf) error) error {
+	add, out, err := p.change(read, remove)
 	if err != nil {
 		return err
 	}
-	if _, err := p.opts.Observer.ApplyCABundle(ctx, p.opts.Service, bundle); err != nil {
+	if err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, add, out); err != nil {
 		return err
 	}
 	return write(read)
 }
 
-func (p *procedure) newTrusted(int) (certs.Bundle, error) {
-	next, err := p.nextCA()
-	return certs.Bundle{next}, err
+func (p *procedure) change(read bundleOf, remove func() (*x509.Certificate, error)) (add, out certs.Bundle, err error) {
+	if add, err = read(0); err != nil || remove == nil {
+		return add, nil, err
+	}
+	ca, err := remove()
+	return add, certs.Bundle{ca}, err
 }
 
 func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	if err := p.servedEverywhere(ctx, p.nextLeaf); err != nil {
 		return err
 	}
-	return p.applyAndWrite(ctx, p.newTrusted, p.writeNew)
+	return p.trust(ctx, p.onlyNewTrusted, p.oldCA, p.writeNew)
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.
@@ -80,13 +91,13 @@ func (p *procedure) oldServingCADistrusted(ctx context.Context) error {
 	if err := p.servedEverywhere(ctx, p.nextLeaf); err != nil {
 		return &stopError{err}
 	}
-	return p.caBundlesSeen(ctx, p.newTrusted)
+	return p.caBundlesSeen(ctx, p.onlyNewTrusted, p.oldCA)
 }
 
-// caBundlesSeen returns nil when each APIService has exactly these CAs, in whatever order, and each kube-apiserver has
-// that state of it and gets answers.
-func (p *procedure) caBundlesSeen(ctx context.Context, read bundleOf) error {
-	want, err := read(0)
+// caBundlesSeen returns nil when each APIService has these CAs and not the one to remove, and each kube-apiserver has that state of it and
+// gets answers.
+func (p *procedure) caBundlesSeen(ctx context.Context, read bundleOf, remove func() (*x509.Certificate, error)) error {
+	add, out, err := p.change(read, remove)
 	if err != nil {
 		return &stopError{err}
 	}
@@ -99,8 +110,9 @@ func (p *procedure) caBundlesSeen(ctx context.Context, read bundleOf) error {
 		return err
 	}
 	for _, a := range apiServices {
-		if !sameSet(a.Spec.CABundle, want) {
-			return fmt.Errorf("caBundle of APIService %s does not hold exactly the %d CAs that were applied; does something else write it?", a.Name, len(want))
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || !needsNoChange(bundle, add, out) {
+			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one that was taken out; does something else write it?",
+				a.Name, len(add))
 		}
 		for _, k := range kubeAPIServers {
 			if err := p.opts.Observer.SeenBy(ctx, k, a); err != nil {

@@ -5,22 +5,18 @@ package rotation
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// procedure is what the steps of one rotation share. Its pairs are in directories, so that a run that was cut short
-// finds them again: the new ones in StagingDir/new, copies of the old ones in StagingDir/old.
+// procedure is what the steps of one rotation share. Its pairs are stored, so that a run that was cut short finds them again.
 type procedure struct {
 	opts      Options
-	caDir     string   // name of the CA's directory in Options.Dir
-	leafDirs  []string // paths of the leaf's directories
+	caDir     string   // name of the CA's set
+	leafDirs  []string // and of the leaf's
 	newCA     bool
 	makeCA    func(old *x509.Certificate, leaf *x509.Certificate) certs.CAOptions
 	issue     func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
@@ -52,13 +48,11 @@ func newProcedure(opts Options) (*procedure, error) {
 	return p, nil
 }
 
-func (p *procedure) at(parts ...string) string {
-	return filepath.Join(append([]string{p.opts.Dir}, parts...)...)
-}
-func (p *procedure) staged(name string) string { return p.at(StagingDir, "new", name) }
-func (p *procedure) kept(name string) string   { return p.at(StagingDir, "old", name) }
+// staged and kept name the sets of the new pairs and of the copies of the old ones.
+func staged(name string) string { return stagedSets + "/" + name }
+func kept(name string) string   { return keptSets + "/" + name }
 
-// leafName is the name of the i-th leaf's directory in StagingDir.
+// leafName is the name under which the i-th leaf is staged and kept.
 func (p *procedure) leafName(i int) string {
 	name := filepath.Base(p.leafDirs[0])
 	if i > 0 {
@@ -69,15 +63,15 @@ func (p *procedure) leafName(i int) string {
 
 // stage makes the new pairs and copies the old ones. It is done again only while nothing uses what it made before.
 func (p *procedure) stage(context.Context) error {
-	if err := p.copyPair(p.at(p.caDir), p.kept(p.caDir)); err != nil {
+	if err := p.copyPair(p.caDir, kept(p.caDir)); err != nil {
 		return err
 	}
 	for i, dir := range p.leafDirs {
-		if err := p.copyPair(dir, p.kept(p.leafName(i))); err != nil {
+		if err := p.copyPair(dir, kept(p.leafName(i))); err != nil {
 			return err
 		}
 	}
-	old, err := readCertificate(p.kept(p.leafName(0)))
+	old, err := p.certificate(kept(p.leafName(0)))
 	if err != nil {
 		return err
 	}
@@ -89,15 +83,15 @@ func (p *procedure) stage(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.write(leaf, p.staged(p.leafName(0)), certs.Bundle{ca.Certificate})
+	return p.write(leaf, staged(p.leafName(0)), certs.Bundle{ca.Certificate})
 }
 
 // stageCA returns the CA of the new leaf.
 func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if !p.newCA {
-		return readCA(p.kept(p.caDir), p.opts.Now)
+		return p.readCA(kept(p.caDir))
 	}
-	old, err := readCertificate(p.kept(p.caDir))
+	old, err := p.certificate(kept(p.caDir))
 	if err != nil {
 		return nil, err
 	}
@@ -107,24 +101,25 @@ func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ca, p.write(&ca.KeyPair, p.staged(p.caDir), nil)
+	return ca, p.write(&ca.KeyPair, staged(p.caDir), nil)
 }
 
 // unstage removes what stage made. Nothing uses it any more.
 func (p *procedure) unstage(context.Context) error {
-	if err := os.RemoveAll(p.at(StagingDir)); err != nil {
-		return fmt.Errorf("remove staged pairs: %w", err)
+	for _, sets := range []string{stagedSets, keptSets} {
+		if err := p.opts.Store.Remove(sets); err != nil {
+			return err
+		}
+		p.opts.wrote()
 	}
-	defer p.opts.wrote()
-	return syncDir(p.opts.Dir)
+	return nil
 }
 
 // finish moves the old CA, with its key if it is here, beside the new one, as certgen init does, and removes the rest.
 func (p *procedure) finish(ctx context.Context) error {
 	if p.newCA {
-		aside := certs.AsideDir(p.at(p.caDir), p.startedAt)
-		if err := os.Rename(p.kept(p.caDir), aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("move old CA aside: %w", err)
+		if err := p.opts.Store.Move(kept(p.caDir), certs.AsideDir(p.caDir, p.startedAt)); err != nil {
+			return err
 		}
 		p.opts.wrote()
 	}
@@ -144,11 +139,14 @@ func (p *procedure) finishStep() step {
 }
 
 // oldCA and nextCA are the certificates; leaf is the new pair.
-func (p *procedure) oldCA() (*x509.Certificate, error)  { return readCertificate(p.kept(p.caDir)) }
-func (p *procedure) nextCA() (*x509.Certificate, error) { return readCertificate(p.staged(p.caDir)) }
+func (p *procedure) oldCA() (*x509.Certificate, error)  { return p.certificate(kept(p.caDir)) }
+func (p *procedure) nextCA() (*x509.Certificate, error) { return p.certificate(staged(p.caDir)) }
 func (p *procedure) nextLeaf() (*certs.KeyPair, error) {
-	return certs.ReadKeyPair(p.staged(p.leafName(0)))
+	return certs.ReadPair(p.opts.Store, staged(p.leafName(0)))
 }
 func (p *procedure) currentLeaf() (*certs.KeyPair, error) {
-	return certs.ReadKeyPair(p.kept(p.leafName(0)))
+	return certs.ReadPair(p.opts.Store, kept(p.leafName(0)))
+}
+func (p *procedure) certificate(set string) (*x509.Certificate, error) {
+	return certs.ReadCertificate(p.opts.Store, set)
 }

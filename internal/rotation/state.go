@@ -4,21 +4,20 @@ package rotation
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// StateFile, in the directory of certgen init, records a rotation. StagingDir, beside it, holds the new pairs until they
-// are used, and copies of the old ones until the rotation ends.
+// StateFile, in the set StateSet, records a rotation. Below it are the new pairs until they are used, and copies of the old ones until the
+// rotation ends.
 const (
-	StateFile  = "rotation.json"
-	StagingDir = "rotation"
+	StateSet  = "rotation"
+	StateFile = "state.json"
+
+	stagedSets = StateSet + "/new"
+	keptSets   = StateSet + "/old"
 )
 
 // State is a rotation as StateFile records it: written before a step begins and after it was observed, so that a run
@@ -63,19 +62,18 @@ const (
 // Unfinished is true between the first step and the outcome.
 func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 
-// ReadState reads the record of the last rotation in dir: nil when there was none. One that cannot be read is
-// *certs.RefusedError.
-func ReadState(dir string) (*State, error) {
-	path := filepath.Join(dir, StateFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+// ReadState reads the record of the last rotation: nil when there was none. One that cannot be read is *certs.RefusedError.
+func ReadState(store certs.Store) (*State, error) {
+	files, err := store.Read(StateSet, StateFile)
+	if err != nil {
+		return nil, err
+	}
+	file, ok := files[StateFile]
+	if !ok {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read state of rotation: %w", err)
-	}
-	s := &State{}
-	if err := json.Unmarshal(data, s); err != nil {
+	s, path := &State{}, store.Path(StateSet, StateFile)
+	if err := json.Unmarshal(file.Data, s); err != nil {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
 			"expected the record of a rotation, found other content (%v); restore it from a backup", err)}
 	}
@@ -88,34 +86,11 @@ func ReadState(dir string) (*State, error) {
 
 const stateKind = "RotationState"
 
-// write replaces the record in one step. It is on disk when write returns: a step must never be ahead of its record.
-func (s *State) write(dir string) error {
+// write replaces the record in one step. It is stored when write returns: a step must never be ahead of its record.
+func (s *State) write(store certs.Store) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode state of rotation: %w", err)
 	}
-	path := filepath.Join(dir, StateFile)
-	tmp, err := os.CreateTemp(dir, "."+StateFile+"-")
-	if err != nil {
-		return fmt.Errorf("write state of rotation: %w", err)
-	}
-	_, err = tmp.Write(append(data, '\n'))
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return errors.Join(fmt.Errorf("write state of rotation: %w", err), os.Remove(tmp.Name()))
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return errors.Join(fmt.Errorf("write state of rotation: %w", err), os.Remove(tmp.Name()))
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open directory: %w", err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync directory %s: %w", dir, err)
-	}
-	return nil
+	return store.Write(StateSet, certs.Files{StateFile: {Data: append(data, '\n'), Mode: 0o644}})
 }

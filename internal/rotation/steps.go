@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -84,6 +85,9 @@ func isTransient(err error) bool {
 	}
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Status == http.StatusTooManyRequests
+	}
+	if apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		return true // somebody else changed the object meanwhile: what it is now decides
 	}
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }

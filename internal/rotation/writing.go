@@ -6,38 +6,33 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/x509"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// bundleOf is what ca.crt of the i-th leaf's directory holds at some step. What the caBundles hold is that of the first.
+// bundleOf is what ca.crt of the i-th leaf's set holds at some step. What the caBundles hold is that of the first.
 type bundleOf func(i int) (certs.Bundle, error)
 
 // writeNew puts the new leaf, and its CA when that is new, in use. The CA goes first: a certgen init that comes between
 // would sign with it.
 func (p *procedure) writeNew(read bundleOf) error {
 	if p.newCA {
-		ca, err := certs.ReadKeyPair(p.staged(p.caDir))
+		ca, err := certs.ReadPair(p.opts.Store, staged(p.caDir))
 		if err != nil {
 			return err
 		}
-		if err := p.write(ca, p.at(p.caDir), nil); err != nil {
+		if err := p.write(ca, p.caDir, nil); err != nil {
 			return err
 		}
 	}
-	return p.writeLeaves(read, func(int) string { return p.staged(p.leafName(0)) })
+	return p.writeLeaves(read, func(int) string { return staged(p.leafName(0)) })
 }
 
 // writeOld puts the old leaf, and its CA, back in use.
 func (p *procedure) writeOld(read bundleOf) error {
 	if p.newCA {
-		if err := p.copyPair(p.kept(p.caDir), p.at(p.caDir)); err != nil {
+		if err := p.copyPair(kept(p.caDir), p.caDir); err != nil {
 			return err
 		}
 	}
@@ -46,27 +41,27 @@ func (p *procedure) writeOld(read bundleOf) error {
 
 // rewriteOld writes the leaf that is in use again, for the sake of ca.crt beside it.
 func (p *procedure) rewriteOld(read bundleOf) error {
-	return p.writeLeaves(read, func(i int) string { return p.kept(p.leafName(i)) })
+	return p.writeLeaves(read, func(i int) string { return kept(p.leafName(i)) })
 }
 
 // restoreOld puts every file of the leaves back as it was, to the byte.
 func (p *procedure) restoreOld() error {
 	for i, dir := range p.leafDirs {
-		if err := p.copyPair(p.kept(p.leafName(i)), dir); err != nil {
+		if err := p.copyPair(kept(p.leafName(i)), dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeLeaves writes certificate, key and bundle of each directory in one step.
+// writeLeaves writes certificate, key and bundle of each set in one step.
 func (p *procedure) writeLeaves(read bundleOf, from func(i int) string) error {
 	for i, dir := range p.leafDirs {
 		bundle, err := read(i)
 		if err != nil {
 			return err
 		}
-		pair, err := certs.ReadKeyPair(from(i))
+		pair, err := certs.ReadPair(p.opts.Store, from(i))
 		if err != nil {
 			return err
 		}
@@ -94,19 +89,39 @@ func signedBy(leaf, ca *x509.Certificate) int {
 	return 0
 }
 
-// write replaces a directory's pair and bundle in one step, and copyPair by those of another.
-func (p *procedure) write(pair *certs.KeyPair, dir string, bundle certs.Bundle) error {
+// write replaces a set's pair and bundle in one step, and copyPair by those of another.
+func (p *procedure) write(pair *certs.KeyPair, set string, bundle certs.Bundle) error {
 	defer p.opts.wrote()
-	return pair.Write(dir, bundle)
+	return p.opts.Store.Write(set, pair.Files(bundle))
 }
 
 func (p *procedure) copyPair(from, to string) error {
-	files, err := readFiles(from)
+	if _, err := p.certificate(from); err != nil {
+		return err
+	}
+	files, err := p.opts.Store.Read(from)
 	if err != nil {
 		return err
 	}
 	defer p.opts.wrote()
-	return certs.WriteFiles(to, files)
+	return p.opts.Store.Write(to, files)
+}
+
+// readCA reads a CA that can sign.
+func (p *procedure) readCA(set string) (*certs.CA, error) {
+	files, err := p.opts.Store.Read(set)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := files[certs.KeyFile]; !ok {
+		return nil, &certs.RefusedError{Path: p.opts.Store.Path(set, certs.KeyFile),
+			Reason: "expected the CA's key, found none; have the certificate signed where the key is, with certgen request and certgen accept, or rotate the CA"}
+	}
+	ca, err := certs.ParseCA(files[certs.CertFile].Data, files[certs.KeyFile].Data, p.opts.Now)
+	if err != nil {
+		return nil, &certs.RefusedError{Path: p.opts.Store.Path(set), Reason: err.Error()}
+	}
+	return ca, nil
 }
 
 // keptBundle is what ca.crt beside the i-th old leaf held, with the old CA.
@@ -115,14 +130,15 @@ func (p *procedure) keptBundle(i int) (certs.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(filepath.Join(p.kept(p.leafName(i)), certs.BundleFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	files, err := p.opts.Store.Read(kept(p.leafName(i)))
+	if err != nil {
+		return nil, err
+	}
+	file, ok := files[certs.BundleFile]
+	if !ok {
 		return certs.Bundle{old}, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read trusted CAs: %w", err)
-	}
-	bundle, err := certs.ParseBundle(data)
+	bundle, err := certs.ParseBundle(file.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -140,4 +156,21 @@ func (p *procedure) bothTrusted(i int) (certs.Bundle, error) {
 		return nil, err
 	}
 	return bundle.Merge(p.opts.Now(), next), nil
+}
+
+// onlyNewTrusted is bothTrusted without the old CA: others may have theirs there too.
+func (p *procedure) onlyNewTrusted(i int) (certs.Bundle, error) {
+	both, err := p.bothTrusted(i)
+	if err != nil {
+		return nil, err
+	}
+	old, err := p.oldCA()
+	if err != nil {
+		return nil, err
+	}
+	return without(both, old), nil
+}
+
+func without(bundle certs.Bundle, remove ...*x509.Certificate) certs.Bundle {
+	return slices.DeleteFunc(slices.Clone(bundle), certs.Bundle(remove).Contains)
 }

@@ -91,8 +91,8 @@ func conflict(l *live) {
 	if _, err := l.apply(o); !isOwned(err, false) {
 		l.Errorf("got %v, want the other manager named", err)
 	}
-	if _, err := l.cluster.ApplyCABundle(l.Context(), l.service, bundle); !isOwned(err, false) {
-		l.Errorf("ApplyCABundle: got %v, want the other manager named", err)
+	if err := l.cluster.ChangeCABundle(l.Context(), l.service, bundle, nil); !isOwned(err, false) {
+		l.Errorf("ChangeCABundle: got %v, want the other manager named", err)
 	}
 	if after := l.versions(); after != before {
 		l.Errorf("got %s, want nothing written: %s", after, before)
@@ -150,18 +150,18 @@ func seenByEach(l *live) {
 	if err != nil || len(urls) != 2 {
 		l.Fatalf("got kube-apiservers %q, %v; want 2", urls, err)
 	}
-	for _, wanted := range []certs.Bundle{bundle, bundle[:1]} {
-		applied, err := l.cluster.ApplyCABundle(l.Context(), l.service, wanted)
-		if err != nil {
+	for _, change := range []struct{ add, remove certs.Bundle }{{add: bundle}, {remove: bundle[1:]}} {
+		before := l.apiServices()
+		if err := l.cluster.ChangeCABundle(l.Context(), l.service, change.add, change.remove); err != nil {
 			l.Fatal(err)
 		}
-		for _, url := range urls {
-			for _, a := range applied {
-				if !a.Changed {
-					l.Errorf("%s: got unchanged, want it changed", a.APIService.Name)
-				}
+		for i, a := range l.apiServices() {
+			if bytes.Equal(a.Spec.CABundle, before[i].Spec.CABundle) {
+				l.Errorf("%s: got its caBundle unchanged, want it changed", a.Name)
+			}
+			for _, url := range urls {
 				l.env.Eventually(l.T, "the write to be seen", waitLimit, func(ctx context.Context) error {
-					return errors.Join(l.cluster.SeenBy(ctx, url, a.APIService), l.cluster.Answers(ctx, url, a.APIService))
+					return errors.Join(l.cluster.SeenBy(ctx, url, a), l.cluster.Answers(ctx, url, a))
 				})
 			}
 		}

@@ -70,8 +70,13 @@ func newCluster(t *testing.T) cluster {
 // eventually calls check until it returns nil, and fails the test with its last error.
 func (c cluster) eventually(what string, check func(context.Context) error) {
 	c.Helper()
+	c.within(patience, what, check)
+}
+
+func (c cluster) within(limit time.Duration, what string, check func(context.Context) error) {
+	c.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(c.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(c.Context(), time.Second, limit, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		// The last request may fail for want of time; what was wrong is what the one before found.
 		if err == nil || last == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
@@ -80,7 +85,7 @@ func (c cluster) eventually(what string, check func(context.Context) error) {
 		return err == nil, nil
 	})
 	if err != nil {
-		c.Fatalf("%s: not within %s: %v", what, patience, last)
+		c.Fatalf("%s: not within %s: %v", what, limit, last)
 	}
 }
 

@@ -105,7 +105,7 @@ func pods(c cluster) {
 // certificates: the CronJob, started now, finds everything right, and leaves the pair and the caBundle as they are.
 func certificates(c cluster) {
 	before := certificateState(c)
-	renewNow(c)
+	renewNow(c, patience)
 	if after := certificateState(c); after != before {
 		c.Errorf("after the renewal Job:\n%s\nwant it unchanged:\n%s", after, before)
 	}

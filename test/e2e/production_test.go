@@ -39,7 +39,7 @@ func TestProduction(t *testing.T) {
 	c.script("deploy.sh", production)
 	t.Cleanup(func() { c.script("kind.sh routing cluster-ip") })
 	c.script("kind.sh routing endpoints")
-	underLoad(c, "endpoints", nil, step{"rollout", rollout})
+	underLoad(c, "endpoints", nil, step{"new CA", replaceCA}, step{"rollout", rollout})
 	c.script("kind.sh routing cluster-ip")
 	// Only writes that meet a closing connection may fail (docs/production.md).
 	underLoad(c, "cluster-ip", func(method string, err error) bool {

@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ import (
 )
 
 // renewNow does what the renewal CronJob does at night, and waits until it is done.
-func renewNow(c cluster) {
+func renewNow(c cluster, limit time.Duration) {
 	c.Helper()
 	jobs := c.core.BatchV1().Jobs(namespace)
 	cronJob, err := c.core.BatchV1().CronJobs(namespace).Get(c.Context(), name+"-certgen-renew", metav1.GetOptions{})
@@ -33,7 +34,7 @@ func renewNow(c cluster) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.eventually("the renewal Job", func(ctx context.Context) error {
+	c.within(limit, "the renewal Job", func(ctx context.Context) error {
 		job, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
 		if err == nil && job.Status.Succeeded != 1 {
 			err = fmt.Errorf("%d succeeded, %d failed", job.Status.Succeeded, job.Status.Failed)
@@ -51,28 +52,98 @@ func renewal(c cluster) {
 	c.Helper()
 	storeDuePair(c)
 	due := servingCertificate(c)
-	renewNow(c)
+	renewNow(c, patience)
 	renewed := servingCertificate(c)
 	if renewed == due {
 		c.Fatal("the CronJob left a certificate that is due, want another")
 	}
-	// kubelet brings it into the pods within a minute or two.
+	awaitServed(c, renewed)
+}
+
+// awaitServed waits until kubelet has brought the certificate into the pods, within a minute or two.
+func awaitServed(c cluster, serial string) {
+	c.Helper()
 	began := time.Now()
 	for _, pod := range serverPods(c) {
-		c.eventually("pod "+pod.Name+" to serve the new certificate", func(ctx context.Context) error {
+		c.eventually("pod "+pod.Name+" to serve the certificate in the Secret", func(ctx context.Context) error {
 			served, err := c.served(ctx, pod.Name)
-			if err == nil && served != renewed {
+			if err == nil && served != serial {
 				err = errors.New("it serves another")
 			}
 			return err
 		})
-		c.Logf("pod %s serves it %.0f s after the Job ended", pod.Name, time.Since(began).Seconds())
+		c.Logf("pod %s serves it after %.0f s", pod.Name, time.Since(began).Seconds())
 	}
+}
+
+var service = certs.Service{Name: name, Namespace: namespace}
+
+// replaceCA gives the deployment a CA of which a year is left. The CronJob, run now with its defaults, replaces it while requests go on.
+func replaceCA(c cluster) {
+	c.Helper()
+	r, err := rotation.NewCluster(c.config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	secrets := c.core.CoreV1().Secrets(namespace)
+	stored, err := secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	before, err := certs.ParseBundle(stored.Data[certs.CertFile])
+	if err != nil {
+		c.Fatal(err)
+	}
+	made := time.Now().AddDate(1, 0, 0).Add(-certs.CALifetime)
+	aged, err := certs.NewCA(certs.CAOptions{Name: "aged", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames(), Now: func() time.Time { return made }})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := r.ChangeCABundle(c.Context(), service, certs.Bundle{aged.Certificate}, nil); err != nil {
+		c.Fatal(err)
+	}
+	stored.Data = map[string][]byte{certs.CertFile: aged.CertPEM, certs.KeyFile: aged.KeyPEM}
+	if _, err := secrets.Update(c.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	storePair(c, certs.LeafLifetime)
+	awaitServed(c, servingCertificate(c))
+	if err := r.ChangeCABundle(c.Context(), service, nil, before); err != nil {
+		c.Fatal(err)
+	}
+
+	began := time.Now()
+	renewNow(c, 20*time.Minute)
+	took := time.Since(began)
+	c.Logf("the CronJob replaced the CA in %s", took.Round(time.Second))
+	if took > 10*time.Minute {
+		c.Errorf("it took %s, want less than 10 minutes", took)
+	}
+	if stored, err = secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	fresh, err := certs.ParseBundle(stored.Data[certs.CertFile])
+	if err != nil || fresh[0].Equal(aged.Certificate) {
+		c.Fatalf("the CA in the Secret is the one that was due (%v)", err)
+	}
+	all, err := r.APIServices(c.Context(), service)
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, a := range all {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != 1 || !bundle.Contains(fresh[0]) {
+			c.Errorf("APIService %s trusts %d CAs (%v), want the new one alone", a.Name, len(bundle), err)
+		}
+	}
+	awaitServed(c, servingCertificate(c))
 }
 
 // storeDuePair replaces the serving pair by one that has less than a third of its life left: it lasts 20 minutes, and is valid
 // since an hour ago.
-func storeDuePair(c cluster) {
+func storeDuePair(c cluster) { c.Helper(); storePair(c, 20*time.Minute) }
+
+// storePair replaces the serving pair by one of the CA in the Secret.
+func storePair(c cluster, lifetime time.Duration) {
 	c.Helper()
 	secrets := c.core.CoreV1().Secrets(namespace)
 	ca, err := secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{})
@@ -83,8 +154,7 @@ func storeDuePair(c cluster) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	service := certs.Service{Name: name, Namespace: namespace}
-	pair, err := issuer.IssueServing(certs.ServingOptions{DNSNames: service.DNSNames(), Lifetime: 20 * time.Minute})
+	pair, err := issuer.IssueServing(certs.ServingOptions{DNSNames: service.DNSNames(), Lifetime: lifetime})
 	if err != nil {
 		c.Fatal(err)
 	}

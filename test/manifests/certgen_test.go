@@ -4,7 +4,11 @@ package manifests
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
@@ -62,7 +67,10 @@ func testCertgen(c *cluster) {
 		c.Errorf("again: %v\n%s\nwant nothing written", err, out)
 	}
 	c.testReplacedSecrets(text, kubeconfig, args)
+	c.rotateCA(kubeconfig)
 	c.compareRights(fixtureNamespace, certgenAccount, objects, map[string]string{
+		"list endpointslices.discovery.k8s.io":                     "the Service has the name of a host here; the suite uninstall uses it on kind",
+		"get endpointslices.discovery.k8s.io /kubernetes":          "a kube-apiserver on 127.0.0.1 does not enter itself; the suite uninstall uses it on kind",
 		"create secrets " + fixtureNamespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
 	})
 	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
@@ -79,7 +87,7 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 		c.Fatal(err)
 	}
 	// As another account: what is forbidden to this one is an error in the end.
-	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n", "").Replace(
+	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n  - patch\n", "  - patch\n").Replace(
 		c.pick(text, "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
 	c.apply(few)
 	fewKubeconfig := c.accountKubeconfig("few-rights")
@@ -193,4 +201,59 @@ func (c *cluster) secrets() string {
 		out += name + "@" + s.ResourceVersion + " "
 	}
 	return out
+}
+
+// rotateCA has the CA replaced with the rights of the ServiceAccount. What answers at the Service does nothing but to serve the pair in the
+// Secret: test/rotation and the suites on kind have the real ones.
+func (c *cluster) rotateCA(kubeconfig string) {
+	c.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":%q,"resources":[]}`, strings.TrimPrefix(r.URL.Path, "/apis/"))
+	}))
+	server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		secret, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(secret.Data[certs.CertFile], secret.Data[certs.KeyFile])
+		return &pair, err
+	}}
+	server.StartTLS()
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	c.apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":{"type":"ExternalName","externalName":"localhost"}}`,
+		fixtureName, fixtureNamespace))
+	config, err := c.env.AdminConfig()
+	if err != nil {
+		c.Fatal(err)
+	}
+	cluster, err := rotation.NewCluster(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	all, err := cluster.APIServices(c.Context(), certs.Service{Name: fixtureName, Namespace: fixtureNamespace})
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, a := range all {
+		patch := fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port)
+		if _, err := cluster.Aggregator.ApiregistrationV1().APIServices().Patch(c.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			c.Fatal(err)
+		}
+	}
+	args := []string{"rotate", rotation.ServingCA, "--secret=" + servingSecret, "--ca-secret=" + caSecret, "--service=" + fixtureName,
+		"--namespace=" + fixtureNamespace, "--hold=1s", "--kube-apiserver=" + config.Host}
+	before := c.secrets()
+	c.eventually("the API to answer, and certgen to replace its CA", func(context.Context) error {
+		out, err := c.certgen(kubeconfig, args)
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	if c.secrets() == before {
+		c.Error("the Secrets are as they were")
+	}
+	c.checkCertificates()
 }

@@ -122,7 +122,7 @@ func TestNetworkPolicies(t *testing.T) {
 			{"to a stranger", ours, stranger, 443, corev1.ProtocolTCP, false},
 			{"to the internet", ours, peer{address: "203.0.113.9"}, 80, corev1.ProtocolTCP, false},
 			{"certgen to kube-apiserver", certgen, controlPlane, 6443, corev1.ProtocolTCP, true},
-			{"certgen to the server", certgen, ours, port, corev1.ProtocolTCP, false},
+			{"certgen to the server", certgen, ours, port, corev1.ProtocolTCP, true},
 			{"certgen to etcd", certgen, pod("etcd-system", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, false},
 			{"a neighbour to kube-apiserver", neighbour, controlPlane, 6443, corev1.ProtocolTCP, false},
 			// The rules of the test: nothing here selects it.

@@ -79,7 +79,7 @@ func TestRulesFail(t *testing.T) {
 		{"rights", variant{overlay: "kind"}, "name: system:auth-delegator", "name: cluster-admin", "cluster-admin"},
 		{"rights", variant{overlay: "kind"}, "  resourceNames:\n  - v1.fixture.example.com\n  - v1alpha1.fixture.example.com\n", "", "apiservices"},
 		{"rights", variant{overlay: "kind"}, "  - flowschemas\n", "  - flowschemas\n  - leases\n", "of the base"},
-		{"pods", variant{overlay: "kind"}, "automountServiceAccountToken: false\n      containers:\n      - args:\n        - maintain", "containers:\n      - args:\n        - maintain", "token"},
+		{"pods", variant{overlay: "kind"}, "automountServiceAccountToken: false\n      containers:\n      - args:\n        - renew", "containers:\n      - args:\n        - renew", "token"},
 		{"pods", variant{overlay: "kind"}, "runAsNonRoot: true", "runAsNonRoot: false", "runAsNonRoot"},
 		{"pods", variant{overlay: "kind"}, "type: RuntimeDefault", "type: Unconfined", "seccomp"},
 		{"pods", variant{overlay: "production"}, "serviceAccountName: fixture-apiserver\n", "serviceAccountName: fixture-apiserver\n      hostPID: true\n", "host"},

@@ -61,7 +61,7 @@ func TestBlockedAndAborted(t *testing.T) {
 		if code, stderr := run(); code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, want 1 and %q:\n%s", code, want, stderr)
 		}
-		if state, err := rotation.ReadState(shared.PKI()); err != nil || state.Unfinished() {
+		if state, err := rotation.ReadState(certs.Dir(shared.PKI())); err != nil || state.Unfinished() {
 			t.Errorf("the record says %+v, %v; want that nothing has begun", state, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestBlockedAndAborted(t *testing.T) {
 	if code, stderr := run("--abort"); code != 0 {
 		t.Fatalf("abort: exit code %d:\n%s", code, stderr)
 	}
-	state, err := rotation.ReadState(shared.PKI())
+	state, err := rotation.ReadState(certs.Dir(shared.PKI()))
 	if err != nil || state.Outcome != rotation.Aborted {
 		t.Errorf("the record says %+v, %v; want aborted", state, err)
 	}
@@ -97,7 +97,7 @@ func TestBlockedAndAborted(t *testing.T) {
 // sameCABundle is an apply of the caBundle that is there.
 func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	t.Helper()
-	patch, err := manifest.CABundlePatch{Name: a.Name, UID: string(a.UID), CABundle: a.Spec.CABundle}.Encode()
+	patch, err := json.Marshal(manifest.CABundleConfig(a.Name, a.Spec.CABundle).WithUID(a.UID))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,13 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/pkg/envtest"
 )
@@ -31,7 +36,7 @@ func TestKilled(t *testing.T) {
 				l.End()
 				t.Fatalf("certgen was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
 			}
-			state, err := rotation.ReadState(shared.PKI())
+			state, err := rotation.ReadState(certs.Dir(shared.PKI()))
 			// It runs on for the moment that the signal takes.
 			if err != nil || !slices.ContainsFunc(state.Steps, func(s rotation.StepState) bool { return s.Name == step.Name }) {
 				t.Fatalf("after the kill in step %s the record says %+v, %v", step.Name, state, err)
@@ -47,16 +52,21 @@ func TestKilled(t *testing.T) {
 	old.checkRefused(t, newCluster(t, shared))
 }
 
-// certgenRotate runs certgen until it ends, or until an event of a step, when it is killed: when the step begins, or when
-// it was observed.
+// certgenRotate rotates what is in the directory, see certgen.
 func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, early bool, args ...string) (outcome, stderr string) {
+	t.Helper()
+	return certgen(t, e, killIn, early, append([]string{"rotate", name, "--dir", e.PKI()}, args...)...)
+}
+
+// certgen runs until it ends, or until an event of a step, when it is killed: when the step begins, or when it was observed.
+func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, args ...string) (outcome, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"rotate", name, "--dir", e.PKI(), "--service", service.Name, "--namespace", service.Namespace,
-		"--kubeconfig", kubeconfig, "--hold", "1s", "--timeout", "60s", "--settle", "5s", "-o", "json"}, args...)
+	args = append(args, "--service", service.Name, "--namespace", service.Namespace,
+		"--kubeconfig", kubeconfig, "--hold", "1s", "--timeout", "60s", "--settle", "5s", "-o", "json")
 	cmd := exec.CommandContext(t.Context(), e.Certgen(), args...)
 	var errOut strings.Builder
 	cmd.Stderr = &errOut
@@ -84,8 +94,28 @@ func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, ea
 			outcome = "killed"
 		}
 	}
+	if outcome == "killed" {
+		defer freeLease(t, e)
+	}
 	if err := cmd.Wait(); err != nil && outcome != "killed" {
 		return err.Error(), errOut.String()
 	}
 	return outcome, errOut.String()
 }
+
+// freeLease takes the Lease of a certgen that is dead away, so that each kill does not cost the 15 s for which it stays: once they were waited
+// for.
+func freeLease(t *testing.T, e *envtest.Environment) {
+	t.Helper()
+	waited := false
+	waitForLease.Do(func() { waited = true })
+	if waited {
+		return
+	}
+	err := newCluster(t, e).Core.CoordinationV1().Leases(service.Namespace).Delete(t.Context(), rotation.LeaseName(service), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+var waitForLease sync.Once

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// File is one file of a set.
+type File struct {
+	Data []byte
+	Mode fs.FileMode
+}
+
+// Files is a set of files by name, such as a pair's.
+type Files = map[string]File
+
+// Store keeps sets of files, each under a name such as "serving" or "rotation/new/serving". Callers hold its lock while they write.
+type Store interface {
+	// Lock waits until ctx ends while somebody else has it.
+	Lock(ctx context.Context) (unlock func() error, err error)
+	// Read returns the named files, or those of a pair, as far as they are there. What cannot be read is *RefusedError.
+	Read(set string, names ...string) (Files, error)
+	// Write replaces the whole set in one step.
+	Write(set string, files Files) error
+	// Move renames a set, if it is there.
+	Move(from, to string) error
+	// Remove removes all sets whose names begin with that one.
+	Remove(set string) error
+	// Path is what a set, or a file of it, is called in errors and reports.
+	Path(elem ...string) string
+}
+
+// Dir is a Store in a directory. An absolute name is a directory of its own.
+type Dir string
+
+// Path joins them.
+func (d Dir) Path(elem ...string) string {
+	if len(elem) > 0 && filepath.IsAbs(elem[0]) {
+		return filepath.Join(elem...)
+	}
+	return filepath.Join(append([]string{string(d)}, elem...)...)
+}
+
+// Lock is that of the directory, see the function Lock.
+func (d Dir) Lock(ctx context.Context) (func() error, error) { return Lock(ctx, string(d)) }
+
+// Read reads the files. Where there is no link to any of them yet, but what the links will lead to, it is that: a write was cut short.
+func (d Dir) Read(set string, names ...string) (Files, error) {
+	if len(names) == 0 {
+		names = []string{CertFile, KeyFile, BundleFile}
+	}
+	files, err := d.read(set, "", names)
+	if files == nil && err == nil {
+		files, err = d.read(set, dataLink, names)
+	}
+	return files, err
+}
+
+func (d Dir) read(set, below string, names []string) (Files, error) {
+	var files Files
+	for _, name := range names {
+		file := d.Path(set, below, name)
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var info fs.FileInfo
+		if err == nil {
+			info, err = os.Stat(file)
+		}
+		if err != nil {
+			return nil, &RefusedError{Path: d.Path(set, name), Reason: fmt.Sprintf("expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
+		}
+		if files == nil {
+			files = Files{}
+		}
+		files[name] = File{data, info.Mode().Perm()}
+	}
+	return files, nil
+}
+
+// Write is that of WriteFiles. Without files it completes a Write that was cut short.
+func (d Dir) Write(set string, files Files) error {
+	if len(files) == 0 {
+		return repairLinks(d.Path(set))
+	}
+	return WriteFiles(d.Path(set), files)
+}
+
+// Move renames the directory.
+func (d Dir) Move(from, to string) error {
+	switch err := os.Rename(d.Path(from), d.Path(to)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("move %s: %w", from, err)
+	}
+	return errors.Join(syncDir(filepath.Dir(d.Path(from))), syncDir(filepath.Dir(d.Path(to))))
+}
+
+// Remove removes the directory with all below it.
+func (d Dir) Remove(set string) error {
+	if err := os.RemoveAll(d.Path(set)); err != nil {
+		return fmt.Errorf("remove %s: %w", set, err)
+	}
+	return syncDir(filepath.Dir(d.Path(set)))
+}
+
+// Memory is a Store that ends with the process: keys in it touch no disk. Its paths are what Name says, or the names of the sets.
+type Memory struct {
+	Sets map[string]Files
+	Name func(elem ...string) string
+}
+
+// Path names a set, or a file of it.
+func (m *Memory) Path(elem ...string) string {
+	if m.Name != nil {
+		return m.Name(elem...)
+	}
+	return path.Join(elem...)
+}
+
+// Lock has nobody to wait for.
+func (m *Memory) Lock(context.Context) (func() error, error) { return func() error { return nil }, nil }
+
+// Read returns a copy of the set, whatever the names.
+func (m *Memory) Read(set string, _ ...string) (Files, error) { return maps.Clone(m.Sets[set]), nil }
+
+// Write keeps a copy of the files.
+func (m *Memory) Write(set string, files Files) error {
+	if m.Sets == nil {
+		m.Sets = map[string]Files{}
+	}
+	if len(files) > 0 {
+		m.Sets[set] = maps.Clone(files)
+	}
+	return nil
+}
+
+// Move renames a set.
+func (m *Memory) Move(from, to string) error {
+	if files, ok := m.Sets[from]; ok {
+		delete(m.Sets, from)
+		m.Sets[to] = files
+	}
+	return nil
+}
+
+// Remove forgets the sets.
+func (m *Memory) Remove(set string) error {
+	maps.DeleteFunc(m.Sets, func(name string, _ Files) bool { return name == set || strings.HasPrefix(name, set+"/") })
+	return nil
+}
+
+// Files are those of the pair: tls.crt, tls.key and, unless it is empty, the bundle as ca.crt.
+func (p *KeyPair) Files(bundle Bundle) Files {
+	files := Files{CertFile: {p.CertPEM, certMode}, KeyFile: {p.KeyPEM, keyMode}}
+	if len(bundle) > 0 {
+		files[BundleFile] = File{bundle.PEM(), certMode}
+	}
+	return files
+}
+
+// ReadPair reads tls.crt and tls.key of a set as ParseKeyPair does. A missing file is fs.ErrNotExist.
+func ReadPair(s Store, set string) (*KeyPair, error) {
+	files, err := s.Read(set)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{CertFile, KeyFile} {
+		if _, ok := files[name]; !ok {
+			return nil, fmt.Errorf("read pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name), Err: fs.ErrNotExist})
+		}
+	}
+	pair, err := ParseKeyPair(files[CertFile].Data, files[KeyFile].Data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.Path(set), err)
+	}
+	return pair, nil
+}
+
+// ReadCertificate reads the one certificate in tls.crt of a set. What is wrong with it is *RefusedError.
+func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
+	files, err := s.Read(set)
+	if err != nil {
+		return nil, err
+	}
+	file, ok := files[CertFile]
+	if !ok {
+		return nil, &RefusedError{Path: s.Path(set, CertFile), Reason: "expected a certificate, found none; make it with certgen init"}
+	}
+	cert, err := parseCertificate(file.Data)
+	if err != nil {
+		return nil, &RefusedError{Path: s.Path(set, CertFile), Reason: err.Error()}
+	}
+	return cert, nil
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/manifest"
+)
+
+// secrets is a certs.Store in two Secrets: the serving pair is in the one that servers mount; the CA, and all that a rotation keeps, in the
+// one that certgen alone reads. What was read stays in memory: with the Lease nobody else writes, and an update that meets a change is refused.
+type secrets struct {
+	certs.Memory
+	ctx     context.Context // of the run for which they were opened
+	cluster *Cluster
+	options SecretOptions
+	ca      *corev1.Secret // as it was read or written last
+}
+
+// SecretOptions name the Secrets in which a cluster keeps its own serving certificate.
+type SecretOptions struct {
+	Service certs.Service
+	Secret  string // for the serving pair, in the namespace of the Service; made if missing
+	// CASecret is for the serving CA with its key, in the same namespace. It must exist; one without data gets a new CA. Whoever can read it
+	// can make certificates for the Service.
+	CASecret string
+}
+
+// OpenSecrets reads the Secrets.
+func (c *Cluster) OpenSecrets(ctx context.Context, o SecretOptions) (certs.Store, error) {
+	return c.openSecrets(ctx, o)
+}
+
+func (c *Cluster) openSecrets(ctx context.Context, o SecretOptions) (*secrets, error) {
+	client := c.Core.CoreV1().Secrets(o.Service.Namespace)
+	ca, err := client.Get(ctx, o.CASecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		// To make it here would hide that a CA was lost, on which all trust rests.
+		return nil, fmt.Errorf("expected Secret %s/%s for the serving CA, found none; put it back from a backup, or for a new CA make an empty one: "+
+			"kubectl create secret generic %s --namespace %s", o.Service.Namespace, o.CASecret, o.CASecret, o.Service.Namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Secret %s/%s: %w", o.Service.Namespace, o.CASecret, err)
+	}
+	serving, err := client.Get(ctx, o.Secret, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("get Secret %s/%s: %w", o.Service.Namespace, o.Secret, err)
+	}
+	s := &secrets{ctx: ctx, cluster: c, options: o, ca: ca}
+	s.Name = s.path
+	s.Sets = map[string]certs.Files{}
+	for key, data := range ca.Data {
+		if set, file, ok := setOf(key); ok && len(data) > 0 {
+			s.put(set, file, data)
+		}
+	}
+	if err == nil {
+		for _, file := range pairFiles {
+			if data := serving.Data[file]; len(data) > 0 {
+				s.put(certs.ServingDir, file, data)
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *secrets) put(set, file string, data []byte) {
+	if s.Sets[set] == nil {
+		s.Sets[set] = certs.Files{}
+	}
+	s.Sets[set][file] = certs.File{Data: data, Mode: 0o600}
+}
+
+var pairFiles = []string{certs.CertFile, certs.KeyFile, certs.BundleFile}
+
+// keyOf is the key of the CA's Secret in which a file is: tls.crt for that of the CA, rotation.new.serving.tls.crt for one of a rotation.
+func keyOf(set, file string) string {
+	if set == certs.ServingCADir {
+		return file
+	}
+	return strings.ReplaceAll(set, "/", ".") + "." + file
+}
+
+func setOf(key string) (set, file string, ok bool) {
+	for _, file := range append([]string{StateFile}, pairFiles...) {
+		if key == file && file != StateFile {
+			return certs.ServingCADir, file, true
+		}
+		if set, ok := strings.CutSuffix(key, "."+file); ok && (set == StateSet || strings.HasPrefix(set, StateSet+".")) {
+			return strings.ReplaceAll(set, ".", "/"), file, true
+		}
+	}
+	return "", "", false
+}
+
+func (s *secrets) path(elem ...string) string {
+	secret := func(name string) string { return "Secret " + s.options.Service.Namespace + "/" + name }
+	switch {
+	case len(elem) == 0:
+		return secret(s.options.Secret) + " and " + secret(s.options.CASecret)
+	case elem[0] == certs.ServingDir && len(elem) == 1:
+		return secret(s.options.Secret)
+	case elem[0] == certs.ServingDir:
+		return "key " + elem[1] + " of " + secret(s.options.Secret)
+	case len(elem) == 1:
+		return secret(s.options.CASecret)
+	}
+	return "key " + keyOf(elem[0], elem[1]) + " of " + secret(s.options.CASecret)
+}
+
+// writable tries to change the serving Secret, which another field manager may own.
+func (s *secrets) writable(ctx context.Context) error {
+	data, err := manifest.PairData(s, certs.ServingDir, false, s.cluster.now())
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, withNewlines(data), true)
+}
+
+func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool) error {
+	namespace, name := s.options.Service.Namespace, s.options.Secret
+	if _, err := s.cluster.Core.CoreV1().Secrets(namespace).Apply(ctx, manifest.SecretConfig(name, namespace, data), applyOptions(dryRun, false)); err != nil {
+		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, explainConflict(err))
+	}
+	return nil
+}
+
+// Write stores a set in its Secret.
+func (s *secrets) Write(set string, files certs.Files) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if set != certs.ServingDir {
+		return s.update(func(m *certs.Memory) error { return m.Write(set, files) })
+	}
+	data, err := manifest.PairData(&certs.Memory{Sets: map[string]certs.Files{set: files}, Name: s.path}, set, false, s.cluster.now())
+	if err != nil {
+		return err
+	}
+	if err := s.apply(s.ctx, data, false); err != nil {
+		return err
+	}
+	return s.Memory.Write(set, files)
+}
+
+// Move renames a set. A CA that was replaced and would go aside is forgotten: in a cluster its key is a danger and no help.
+func (s *secrets) Move(from, to string) error {
+	return s.update(func(m *certs.Memory) error {
+		if certs.IsAside(to) {
+			return m.Remove(from)
+		}
+		return m.Move(from, to)
+	})
+}
+
+// Remove forgets sets.
+func (s *secrets) Remove(set string) error {
+	return s.update(func(m *certs.Memory) error { return m.Remove(set) })
+}
+
+// update changes the CA's Secret, which must still be what was read.
+func (s *secrets) update(change func(*certs.Memory) error) error {
+	sets := maps.Clone(s.Sets)
+	if err := change(&certs.Memory{Sets: sets}); err != nil {
+		return err
+	}
+	next := s.ca.DeepCopy()
+	maps.DeleteFunc(next.Data, func(key string, _ []byte) bool { _, _, ours := setOf(key); return ours })
+	if next.Data == nil {
+		next.Data = map[string][]byte{}
+	}
+	for set, files := range sets {
+		for file, f := range files {
+			if set != certs.ServingDir {
+				next.Data[keyOf(set, file)] = f.Data
+			}
+		}
+	}
+	if !maps.EqualFunc(next.Data, s.ca.Data, bytes.Equal) {
+		stored, err := s.cluster.Core.CoreV1().Secrets(next.Namespace).Update(s.ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
+		if apierrors.IsConflict(err) {
+			return fmt.Errorf("store in Secret %s/%s: somebody else changed it meanwhile; run this again", next.Namespace, next.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("store in Secret %s/%s: %w", next.Namespace, next.Name, err)
+		}
+		s.ca = stored
+	}
+	s.Sets = sets
+	return nil
+}
