@@ -15,7 +15,7 @@ fail() { echo "kind-test: $*" >&2; exit 1; }
 load_etcd() {
   make --no-print-directory controlplane
   local binary version
-  binary=$(echo bin/[0-9]*/etcd)
+  binary=bin/$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)/etcd
   version=$("$binary" --version | sed -n 's/^etcd Version: //p')
   export ETCD_IMAGE=localhost/etcd:v$version
   bin/image --ref "$ETCD_IMAGE" --out bin/images/etcd --created 0 --binary "linux/$(go env GOARCH)=$binary"

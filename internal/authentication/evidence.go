@@ -4,6 +4,8 @@ package authentication
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -23,6 +25,8 @@ type Evidence struct {
 	Authenticator string
 	// ProxySubject is the subject of the front proxy's client certificate, with RequestHeader only.
 	ProxySubject string
+	// ProxySHA256 is the SHA-256 of that certificate, in hexadecimal.
+	ProxySHA256 string
 }
 
 type evidenceKey struct{}
@@ -52,7 +56,9 @@ func record(name string, next authenticator.Request) authenticator.Request {
 		if e, found := req.Context().Value(evidenceKey{}).(*Evidence); ok && err == nil && found {
 			e.Authenticator = name
 			if name == RequestHeader && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
-				e.ProxySubject = req.TLS.PeerCertificates[0].Subject.String()
+				proxy := req.TLS.PeerCertificates[0]
+				sum := sha256.Sum256(proxy.Raw)
+				e.ProxySubject, e.ProxySHA256 = proxy.Subject.String(), hex.EncodeToString(sum[:])
 			}
 		}
 		return resp, ok, err

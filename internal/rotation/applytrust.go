@@ -22,17 +22,18 @@ func verifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) er
 	return err
 }
 
-// verdictOnly is what is left to do where cert-manager keeps the caBundle: say whether it vouches for our certificate.
+// verdictOnly is what is left to do where an injector keeps the caBundle: say whether it vouches for our certificate.
 func verdictOnly(changes []caBundleChange, src *source, now time.Time) error {
 	var errs []error
 	for _, change := range changes {
 		a := change.before
-		if injectedBy(a) == "" {
+		_, injector := injectedBy(a)
+		if injector == "" {
 			continue
 		}
 		if verifyServing(src.chain, lenient(a.Spec.CABundle), src.service, now) != nil {
-			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that cert-manager keeps does not vouch for %s",
-				a.Name, src.file(certs.CertFile)))
+			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that %s keeps does not vouch for %s",
+				a.Name, injector, src.file(certs.CertFile)))
 		}
 	}
 	return errors.Join(errs...)

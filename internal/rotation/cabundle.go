@@ -22,7 +22,7 @@ import (
 
 // CABundleOptions say what may be overruled.
 type CABundleOptions struct {
-	// ForceConflicts takes the field from other managers. cert-manager's injector would write it again, so it does not
+	// ForceConflicts takes the field from other managers. An injector would write it again, so it does not
 	// help against that.
 	ForceConflicts bool
 	// ClearInsecure sets insecureSkipTLSVerify to false in the same write.

@@ -46,6 +46,7 @@ func (f *fakeCluster) addProxy() {
 type loaded struct {
 	cert    *x509.Certificate
 	changed time.Time
+	never   bool // it reads no file again
 }
 
 // inUse is what the kube-apiserver with that directory presents.
@@ -55,6 +56,7 @@ func (f *fakeCluster) inUse(dir string) (*x509.Certificate, error) {
 	switch {
 	case err != nil || l == nil || cert.Equal(l.cert):
 		return cert, err
+	case l.never:
 	case l.changed.IsZero():
 		l.changed = f.now
 	case f.now.Sub(l.changed) >= time.Minute:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,6 +111,22 @@ func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.A
 		}
 	}
 	return f.answers()
+}
+
+func (f *fakeCluster) FrontProxyShown(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
+	f.step()
+	if f.noReview || a.Name != "v1.widgets" {
+		return "", errNoReview
+	}
+	dir := f.proxies[0]
+	if len(f.proxies) > 1 && strings.HasSuffix(kubeAPIServer, "2") {
+		dir = f.proxies[1]
+	}
+	cert, err := f.inUse(dir)
+	if err != nil {
+		return "", err
+	}
+	return certs.Fingerprint(cert), nil
 }
 
 func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e Endpoint, _ certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error) {

@@ -181,6 +181,36 @@ func TestSlowReload(t *testing.T) {
 	}
 }
 
+// TestNeverReloaded: a kube-apiserver that keeps showing the old certificate stops the rotation before its CA is distrusted, and is named.
+func TestNeverReloaded(t *testing.T) {
+	f := newFake(t)
+	f.addProxy()
+	old, err := certs.ReadCertificate(certs.Dir(f.proxies[1]), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.slow = map[string]*loaded{f.proxies[1]: {cert: old, never: true}}
+	_, err = Run(t.Context(), f.options(FrontProxyCA))
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "https://10.0.1.2 still shows the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
+		t.Fatalf("got %v, want the kube-apiserver named that did not reload", err)
+	}
+	f.mustAnswer()
+	f.mustAbort(FrontProxyCA)
+	f.mustAnswer()
+	// Where nothing tells, that is said, and the hold stands for it.
+	f = newFake(t)
+	f.noReview = true
+	opts, notes := f.options(ProxyClient), ""
+	opts.Progress = func(e Event) {
+		if e.Type == EventNote {
+			notes += e.Message
+		}
+	}
+	if _, err := Run(t.Context(), opts); err != nil || !strings.Contains(notes, "serves no IdentityReview") {
+		t.Errorf("without IdentityReview: %v, notes %q", err, notes)
+	}
+}
+
 // TestAbortTakesOutOfConfigMap: a kube-apiserver that has not read its file again puts the new CA back. What remains after all
 // is said.
 func TestAbortTakesOutOfConfigMap(t *testing.T) {

@@ -5,6 +5,7 @@ package rotation
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,30 +14,33 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// injectorAnnotations begins the names of the annotations by which cert-manager's injector is told to keep a caBundle:
-// inject-ca-from, inject-ca-from-secret and inject-apiserver-ca.
-var injectorAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-apiserver-ca"}
+// injectors are those who keep a caBundle, by how the names of the annotations begin by which they are told to: cert-manager's inject-ca-from,
+// inject-ca-from-secret and inject-apiserver-ca, and inject-cabundle of OpenShift's service-ca operator.
+var injectors = map[string]string{
+	"cert-manager.io/inject-ca-from": "cert-manager", "cert-manager.io/inject-apiserver-ca": "cert-manager",
+	"service.beta.openshift.io/inject-cabundle": "the service-ca operator", "service.alpha.openshift.io/inject-cabundle": "the service-ca operator",
+}
 
 // OwnedError says that somebody else keeps an APIService's caBundle. Nothing was written.
 type OwnedError struct {
 	APIService string
-	Owner      string // the annotation of cert-manager's injector, or a field manager
-	Injector   bool   // cert-manager writes its own caBundle again, whatever is forced
+	Owner      string // the annotation of an injector, or a field manager
+	Injector   string // who writes its own caBundle again, whatever is forced; empty for a field manager
 }
 
 func (e *OwnedError) Error() string {
-	if e.Injector {
-		return fmt.Sprintf("APIService %s: cert-manager keeps its caBundle (annotation %s), so nothing was written; "+
-			"leave the certificates to cert-manager and look with certgen doctor, or take the annotation away first", e.APIService, e.Owner)
+	if e.Injector != "" {
+		return fmt.Sprintf("APIService %s: %s keeps its caBundle (annotation %s), so nothing was written; "+
+			"leave the certificates to it and look with certgen doctor, or take the annotation away first", e.APIService, e.Injector, e.Owner)
 	}
 	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was written; "+
 		"take caBundle out of what it applies, and take the field over once: certgen apply --force-conflicts", e.APIService, FieldManager, e.Owner)
 }
 
-// refuseInjector returns *OwnedError where cert-manager keeps the caBundle.
+// refuseInjector returns *OwnedError where an injector keeps the caBundle.
 func refuseInjector(a apiregistrationv1.APIService) error {
-	if annotation := injectedBy(a); annotation != "" {
-		return &OwnedError{APIService: a.Name, Owner: annotation, Injector: true}
+	if annotation, injector := injectedBy(a); injector != "" {
+		return &OwnedError{APIService: a.Name, Owner: annotation, Injector: injector}
 	}
 	return nil
 }
@@ -49,16 +53,16 @@ func refuseOthers(a apiregistrationv1.APIService) error {
 	return nil
 }
 
-// injectedBy returns the annotation by which cert-manager keeps the caBundle, or "".
-func injectedBy(a apiregistrationv1.APIService) string {
-	for name := range a.Annotations {
-		for _, begin := range injectorAnnotations {
+// injectedBy returns the annotation by which an injector keeps the caBundle, and who that is.
+func injectedBy(a apiregistrationv1.APIService) (annotation, injector string) {
+	for _, name := range slices.Sorted(maps.Keys(a.Annotations)) {
+		for begin, injector := range injectors {
 			if strings.HasPrefix(name, begin) {
-				return name
+				return name, injector
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 var caBundlePath = fieldpath.MakePathOrDie("spec", "caBundle")

@@ -34,11 +34,13 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 		"serving, injected":              {Serving, annotated("cert-manager.io/inject-ca-from"), injector, ""},
 		"serving-ca, injected":           {ServingCA, annotated("cert-manager.io/inject-ca-from-secret"), injector, ""},
 		"serving-ca, another annotation": {ServingCA, annotated("cert-manager.io/inject-apiserver-ca"), injector, ""},
-		"serving, of another":            {Serving, owned("kubectl"), "", `"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
-		"serving-ca, of another":         {ServingCA, owned("kubectl"), other, ""},
-		"serving-ca, shared":             {ServingCA, owned(FieldManager, "kubectl"), other, ""},
-		"serving-ca, ours":               {ServingCA, owned(FieldManager), "", ""},
-		"proxy-client":                   {ProxyClient, annotated("cert-manager.io/inject-ca-from"), "", ""},
+		"serving-ca, OpenShift": {ServingCA, annotated("service.beta.openshift.io/inject-cabundle"),
+			"the service-ca operator keeps its caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
+		"serving, of another":    {Serving, owned("kubectl"), "", `"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
+		"serving-ca, of another": {ServingCA, owned("kubectl"), other, ""},
+		"serving-ca, shared":     {ServingCA, owned(FieldManager, "kubectl"), other, ""},
+		"serving-ca, ours":       {ServingCA, owned(FieldManager), "", ""},
+		"proxy-client":           {ProxyClient, annotated("cert-manager.io/inject-ca-from"), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)

@@ -24,18 +24,44 @@ func (p *procedure) proxyClient() {
 	p.steps = []step{stage, p.switchProxyStep(p.keptBundle, p.restoreOld), p.finishStep()}
 }
 
-// switchProxyStep writes the pair for kube-apiserver. Which pair a kube-apiserver uses is shown by nothing that it
-// serves, so the hold stands for it: it watches the files, and reads them each minute at the latest.
+// switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the latest. Which pair it uses is
+// shown by nothing that it serves; IdentityReview tells, where the API has it.
 func (p *procedure) switchProxyStep(bundle bundleOf, undo func() error) step {
 	return step{
 		name: "switch", kind: Identity, hold: true,
-		about: "write the new pair for each kube-apiserver; seen when the files hold it and each kube-apiserver gets answers from every aggregated API. " +
-			"Which pair a kube-apiserver uses cannot be seen: it reads changed files within a minute, which the hold must cover",
+		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
+			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, which the hold must cover otherwise",
 		do:       func(context.Context) error { return p.writeNew(bundle) },
-		observed: func(ctx context.Context) error { return p.proxyAnswers(ctx, p.nextLeaf) },
+		observed: p.nextProxyInUse,
 		undo:     func(context.Context) error { return undo() },
-		undone:   func(ctx context.Context) error { return p.proxyAnswers(ctx, nil) },
+		undone:   p.oldProxiesInUse,
 	}
+}
+
+func (p *procedure) nextProxyInUse(ctx context.Context) error {
+	if err := p.proxyAnswers(ctx, p.nextLeaf); err != nil {
+		return err
+	}
+	next, err := p.nextLeaf()
+	if err != nil {
+		return &stopError{err}
+	}
+	return p.proxyShown(ctx, next)
+}
+
+func (p *procedure) oldProxiesInUse(ctx context.Context) error {
+	if err := p.proxyAnswers(ctx, nil); err != nil {
+		return err
+	}
+	var old []*certs.KeyPair
+	for i := range p.leafDirs {
+		pair, err := certs.ReadPair(p.opts.Store, kept(p.leafName(i)))
+		if err != nil {
+			return &stopError{err}
+		}
+		old = append(old, pair)
+	}
+	return p.proxyShown(ctx, old...)
 }
 
 func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {

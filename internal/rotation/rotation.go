@@ -53,6 +53,8 @@ type Observer interface {
 	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
+	// FrontProxyShown is the SHA-256 of the certificate that a kube-apiserver shows to the API.
+	FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error)
 	ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error)
 	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	// AggregatedServices lists all Services that APIServices name: the front proxy's certificate is shown to each.

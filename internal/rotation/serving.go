@@ -84,7 +84,7 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	return p.refuse(p.servedEverywhere(ctx, func() (*certs.KeyPair, error) { return leaf, nil }))
 }
 
-// checkOwners refuses where cert-manager keeps a caBundle, since it would bring its own CA back, and where another manager owns
+// checkOwners refuses where an injector keeps a caBundle, since it would bring its own CA back, and where another manager owns
 // one that the rotation has to change. A new leaf of the same CA changes none: whom a rotation of the CA will meet is said.
 func (p *procedure) checkOwners(ctx context.Context) error {
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
@@ -95,7 +95,7 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 	for _, a := range apiServices {
 		err := cmp.Or(refuseInjector(a), refuseOthers(a))
 		owned, _ := errors.AsType[*OwnedError](err)
-		if owned != nil && !owned.Injector && !p.newCA {
+		if owned != nil && owned.Injector == "" && !p.newCA {
 			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s: certgen apply --force-conflicts",
 				owned.Owner, a.Name, p.opts.Rotation, ServingCA))
 			continue

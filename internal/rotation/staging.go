@@ -26,6 +26,8 @@ type procedure struct {
 	// their endpoints are not asked.
 	leftOut    []string
 	unverified map[string]bool
+	// proxyUnseen is true when it was said that nothing tells which certificate the kube-apiservers show.
+	proxyUnseen bool
 
 	preflight func(context.Context) error
 	steps     []step

@@ -141,7 +141,7 @@ func (l *live) shareSecret() {
 
 func isOwned(err error, injector bool) bool {
 	owned, ok := errors.AsType[*rotation.OwnedError](err)
-	return ok && owned.Injector == injector
+	return ok && (owned.Injector != "") == injector
 }
 
 func seenByEach(l *live) {

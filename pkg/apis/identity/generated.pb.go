@@ -83,6 +83,11 @@ func (m *IdentityReviewStatus) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	i -= len(m.ProxyCertificateSHA256)
+	copy(dAtA[i:], m.ProxyCertificateSHA256)
+	i = encodeVarintGenerated(dAtA, i, uint64(len(m.ProxyCertificateSHA256)))
+	i--
+	dAtA[i] = 0x22
 	i -= len(m.ProxySubject)
 	copy(dAtA[i:], m.ProxySubject)
 	i = encodeVarintGenerated(dAtA, i, uint64(len(m.ProxySubject)))
@@ -146,6 +151,8 @@ func (m *IdentityReviewStatus) Size() (n int) {
 	n += 1 + l + sovGenerated(uint64(l))
 	l = len(m.ProxySubject)
 	n += 1 + l + sovGenerated(uint64(l))
+	l = len(m.ProxyCertificateSHA256)
+	n += 1 + l + sovGenerated(uint64(l))
 	return n
 }
 
@@ -174,6 +181,7 @@ func (this *IdentityReviewStatus) String() string {
 		`UserInfo:` + strings.Replace(fmt.Sprintf("%v", this.UserInfo), "UserInfo", "v11.UserInfo", 1) + `,`,
 		`Authenticator:` + fmt.Sprintf("%v", this.Authenticator) + `,`,
 		`ProxySubject:` + fmt.Sprintf("%v", this.ProxySubject) + `,`,
+		`ProxyCertificateSHA256:` + fmt.Sprintf("%v", this.ProxyCertificateSHA256) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -430,6 +438,38 @@ func (m *IdentityReviewStatus) Unmarshal(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			m.ProxySubject = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 4:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ProxyCertificateSHA256", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ProxyCertificateSHA256 = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

@@ -42,4 +42,8 @@ type IdentityReviewStatus struct {
 	// proxySubject is the subject of the front proxy's client certificate, if the authenticator is RequestHeader.
 	// +optional
 	ProxySubject string `json:"proxySubject,omitempty" protobuf:"bytes,3,opt,name=proxySubject"`
+	// proxyCertificateSHA256 is the SHA-256 of that certificate, in lower-case hexadecimal. It tells which one a kube-apiserver uses while it
+	// is replaced.
+	// +optional
+	ProxyCertificateSHA256 string `json:"proxyCertificateSHA256,omitempty" protobuf:"bytes,4,opt,name=proxyCertificateSHA256"`
 }

@@ -182,6 +182,13 @@ func schema_extension_apiserver_pkg_apis_identity_IdentityReviewStatus(ref commo
 							Format:      "",
 						},
 					},
+					"proxyCertificateSHA256": {
+						SchemaProps: spec.SchemaProps{
+							Description: "proxyCertificateSHA256 is the SHA-256 of that certificate, in lower-case hexadecimal. It tells which one a kube-apiserver uses while it is replaced.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},

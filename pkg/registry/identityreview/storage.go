@@ -69,7 +69,7 @@ func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest
 	review.Status = identity.IdentityReviewStatus{
 		UserInfo:      info,
 		Authenticator: evidence.Authenticator,
-		ProxySubject:  evidence.ProxySubject,
+		ProxySubject:  evidence.ProxySubject, ProxyCertificateSHA256: evidence.ProxySHA256,
 	}
 	return review, nil
 }
