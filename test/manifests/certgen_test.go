@@ -5,6 +5,7 @@ package manifests
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
@@ -73,6 +76,7 @@ func testCertgen(c *cluster) {
 		"get endpointslices.discovery.k8s.io /kubernetes":          "a kube-apiserver on 127.0.0.1 does not enter itself; the suite uninstall uses it on kind",
 		"create secrets " + fixtureNamespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
 	})
+	c.attackAPIServices(text, kubeconfig)
 	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
 		c.Fatalf("%v %s", err, stderr)
 	}
@@ -201,6 +205,67 @@ func (c *cluster) secrets() string {
 		out += name + "@" + s.ResourceVersion + " "
 	}
 	return out
+}
+
+// attackAPIServices: who has certgen's token can change the caBundle of the API's APIServices, and nothing else of them.
+func (c *cluster) attackAPIServices(text, kubeconfig string) {
+	c.Helper()
+	c.apply(c.pick(text, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"))
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		c.Fatal(err)
+	}
+	client, err := aggregatorclient.NewForConfig(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	patch := func(patch string, subresources ...string) error {
+		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.fixture.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+		return err
+	}
+	refused := func(err error) bool {
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "certgen-ca-bundle")
+	}
+	// A policy holds a moment after it is stored. What changes nothing is no attack.
+	priority := 20
+	c.eventually("the policy to hold", func(context.Context) error {
+		priority++
+		if err := patch(fmt.Sprintf(`{"spec":{"versionPriority":%d}}`, priority)); !refused(err) {
+			return fmt.Errorf("got %w, want it forbidden", err)
+		}
+		return nil
+	})
+	for name, attack := range map[string]string{
+		"another Service":     `{"spec":{"service":{"name":"evil"}}}`,
+		"another namespace":   `{"spec":{"service":{"namespace":"evil"}}}`,
+		"another port":        `{"spec":{"service":{"port":1}}}`,
+		"not verified":        `{"spec":{"caBundle":null,"insecureSkipTLSVerify":true}}`,
+		"the system's CAs":    `{"spec":{"caBundle":null}}`,
+		"served locally":      `{"spec":{"caBundle":null,"service":null}}`,
+		"another priority":    `{"spec":{"versionPriority":77}}`,
+		"another group's":     `{"spec":{"groupPriorityMinimum":77}}`,
+		"an injector":         `{"metadata":{"annotations":{"cert-manager.io/inject-ca-from":"evil/evil"}}}`,
+		"a label":             `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"true"}}}`,
+		"a finalizer":         `{"metadata":{"finalizers":["evil.example.com/x"]}}`,
+		"an owner":            `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"evil","uid":"1"}]}}`,
+		"caBundle and others": `{"spec":{"caBundle":"QQ==","versionPriority":77}}`,
+	} {
+		if err := patch(attack); !refused(err) {
+			c.Errorf("%s: got %v, want it forbidden by the policy", name, err)
+		}
+	}
+	secret, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := patch(fmt.Sprintf(`{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(secret.Data[certs.CertFile]))); err != nil {
+		c.Errorf("the caBundle alone: %v, want it allowed", err)
+	}
+	// An administrator may all that.
+	_, stderr, err := c.kubectl("", "annotate", "apiservice", "v1.fixture.example.com", "example.com/note=x")
+	if err != nil {
+		c.Errorf("an administrator: %v %s", err, stderr)
+	}
 }
 
 // rotateCA has the CA replaced with the rights of the ServiceAccount. What answers at the Service does nothing but to serve the pair in the
