@@ -25,6 +25,8 @@ const (
 	keyMode  fs.FileMode = 0o600
 	certMode fs.FileMode = 0o644
 	dirMode  fs.FileMode = 0o755
+	// caDirMode: nobody else has business where the key of a CA is.
+	caDirMode fs.FileMode = 0o700
 )
 
 const (
@@ -55,6 +57,11 @@ func WriteFiles(dir string, files Files) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
+	if holdsCAKey(files) {
+		if err := os.Chmod(dir, caDirMode); err != nil {
+			return fmt.Errorf("set mode: %w", err)
+		}
+	}
 	version, err := writeVersion(dir, files)
 	if err != nil {
 		return err
@@ -76,6 +83,11 @@ func WriteFiles(dir string, files Files) error {
 		return err
 	}
 	return removeOld(dir, version)
+}
+
+func holdsCAKey(files Files) bool {
+	cert, err := parseCertificate(files[CertFile].Data)
+	return err == nil && cert.IsCA && len(files[KeyFile].Data) > 0
 }
 
 // writeVersion writes files into a new directory that nothing points to yet, and returns its name.

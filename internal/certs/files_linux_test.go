@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -29,6 +30,17 @@ func TestWatchersOfAPairAreWoken(t *testing.T) {
 		}
 		if n, err := syscall.Read(fd, make([]byte, 4096)); err != nil || n < syscall.SizeofInotifyEvent {
 			t.Errorf("watch of %s: got %d bytes, %v; want an event", name, n, err)
+		}
+	}
+}
+
+// TestDirectoryOfCA: nobody else sees what is beside the key of a CA; a leaf's directory is for its server too.
+func TestDirectoryOfCA(t *testing.T) {
+	dir := t.TempDir()
+	mustInit(t, InitOptions{Dir: dir, Service: Service{Name: "widgets", Namespace: "demo"}})
+	for name, want := range map[string]os.FileMode{ServingCADir: 0o700, FrontProxyCADir: 0o700, ServingDir: 0o755} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v; want %v", name, info.Mode().Perm(), err, want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +125,22 @@ func TestKubeAPIServers(t *testing.T) {
 	}
 	if got, err := (&Cluster{KubeAPIServerURLs: []string{"https://a"}}).KubeAPIServers(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("URLs given: got %q, %v", got, err)
+	}
+}
+
+// TestIdentities counts those that were renewed within a minute.
+func TestIdentities(t *testing.T) {
+	lease := func(name, label string, age time.Duration) *coordinationv1.Lease {
+		renewed := metav1.NewMicroTime(liveNow.Add(-age))
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"apiserver.kubernetes.io/identity": label}},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+		}
+	}
+	c := fakeClients(nil, lease("a", "kube-apiserver", 10*time.Second), lease("b", "kube-apiserver", 50*time.Second), lease("gone", "kube-apiserver", 2*time.Minute),
+		lease("other", "extension-apiserver", 0))
+	if n, err := c.Identities(t.Context()); n != 2 || err != nil {
+		t.Errorf("got %d, %v; want 2", n, err)
 	}
 }
 

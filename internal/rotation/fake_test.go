@@ -52,6 +52,7 @@ type fakeCluster struct {
 	probe      ProbeResult       // instead of the right one
 	foreignCA  *x509.Certificate // in the file of a kube-apiserver, besides that of dir
 	failAnswer func() error
+	identities int             // of kube-apiservers
 	noReview   bool            // no API tells which certificate a kube-apiserver shows
 	skew       time.Duration   // of the clock
 	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer

@@ -150,9 +150,11 @@ func (f *fakeCluster) TrustConfigMap(context.Context) (*corev1.ConfigMap, error)
 	}}, nil
 }
 
-func (f *fakeCluster) DistrustFrontProxyCA(_ context.Context, ca *x509.Certificate) error {
+func (f *fakeCluster) Identities(context.Context) (int, error) { return max(f.identities, 1), nil }
+
+func (f *fakeCluster) ChangeFrontProxyCAs(_ context.Context, add, remove certs.Bundle) error {
 	f.step()
-	f.trusted = without(f.trusted, ca)
+	f.trusted = without(f.trusted.Merge(f.now, add...), remove...)
 	f.step()
 	f.mustAnswer()
 	return f.answerLost()

@@ -51,6 +51,7 @@ func (p *procedure) frontProxyCA() {
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			do:       func(context.Context) error { p.settled = settling{}; return nil },
 			observed: p.oldProxyDistrusted,
+			undo:     p.trustOldProxyCAAgain,
 		},
 		p.finishStep(),
 	}
@@ -126,7 +127,7 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	for _, dir := range p.leafDirs {
 		files = append(files, p.opts.Store.Path(dir, certs.BundleFile))
 	}
-	return errors.Join(p.opts.Observer.DistrustFrontProxyCA(ctx, ca),
+	return errors.Join(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, certs.Bundle{ca}),
 		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
 			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read one of %s?",
 			trustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(files, ", ")))
@@ -141,6 +142,15 @@ func (p *procedure) settle(ca *x509.Certificate) error {
 		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s", ca.Subject, p.opts.Settle)
 	}
 	return nil
+}
+
+// trustOldProxyCAAgain puts back what was taken out: kube-apiserver would do it only when it reads its file next.
+func (p *procedure) trustOldProxyCAAgain(ctx context.Context) error {
+	old, err := p.oldCA()
+	if err != nil {
+		return err
+	}
+	return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{old}, nil)
 }
 
 func (p *procedure) oldProxyDistrusted(ctx context.Context) error {

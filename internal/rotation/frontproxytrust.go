@@ -5,7 +5,6 @@ package rotation
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -35,10 +34,10 @@ func (c *Cluster) AggregatedServices(ctx context.Context) ([]certs.Service, erro
 	return slices.Compact(out), nil
 }
 
-// DistrustFrontProxyCA takes one CA out of the trust ConfigMap and leaves the others. The ConfigMap is changed in place:
+// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed in place:
 // API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict, since a CA
-// that somebody added must not be lost. Without the CA in it nothing is written.
-func (c *Cluster) DistrustFrontProxyCA(ctx context.Context, ca *x509.Certificate) error {
+// that somebody added must not be lost. Where it is right already nothing is written.
+func (c *Cluster) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle) error {
 	cm, err := c.TrustConfigMap(ctx)
 	if err != nil {
 		return err
@@ -47,17 +46,17 @@ func (c *Cluster) DistrustFrontProxyCA(ctx context.Context, ca *x509.Certificate
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s/%s: %s: %w", frontproxy.Namespace, frontproxy.ConfigMapName, frontproxy.CAKey, err)
 	}
-	rest := without(bundle, ca)
-	if len(rest) == len(bundle) {
+	if needsNoChange(bundle, add, remove) {
 		return nil
 	}
-	if len(rest) == 0 {
+	next := without(append(bundle, without(add, bundle...)...), remove...)
+	if len(next) == 0 {
 		return fmt.Errorf("ConfigMap %s/%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
-			frontproxy.Namespace, frontproxy.ConfigMapName, ca.Subject, frontproxy.CAKey)
+			frontproxy.Namespace, frontproxy.ConfigMapName, remove[0].Subject, frontproxy.CAKey)
 	}
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": cm.ResourceVersion},
-		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": string(rest.PEM())},
+		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": string(next.PEM())},
 	})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)

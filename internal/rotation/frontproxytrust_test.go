@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TestDistrustFrontProxyCA takes one CA out of the ConfigMap by one patch that a change in between makes fail.
-func TestDistrustFrontProxyCA(t *testing.T) {
+// TestChangeFrontProxyCAs takes one CA out of the ConfigMap, or puts it back, by one patch that a change in between makes fail.
+func TestChangeFrontProxyCAs(t *testing.T) {
 	var cas certs.Bundle
 	for range 3 {
 		ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
@@ -32,13 +32,17 @@ func TestDistrustFrontProxyCA(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		before  certs.Bundle
+		add     certs.Bundle
+		remove  certs.Bundle
 		after   certs.Bundle
 		patches int
 		err     string
 	}{
-		{"the old CA goes, others stay", cas, cas[1:], 1, ""},
-		{"it is gone already", cas[1:], cas[1:], 0, ""},
-		{"it is the only one", cas[:1], cas[:1], 0, "expected another CA"},
+		{"the old CA goes, others stay", cas, nil, cas[:1], cas[1:], 1, ""},
+		{"it is gone already", cas[1:], nil, cas[:1], cas[1:], 0, ""},
+		{"it is the only one", cas[:1], nil, cas[:1], cas[:1], 0, "expected another CA"},
+		{"it comes back", cas[:2], cas[2:], nil, cas, 1, ""},
+		{"it is there already", cas, cas[:1], nil, cas, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			core := fake.NewClientset(&corev1.ConfigMap{
@@ -46,7 +50,7 @@ func TestDistrustFrontProxyCA(t *testing.T) {
 				Data:       map[string]string{frontproxy.CAKey: string(tc.before.PEM()), "other": "stays"},
 			})
 			c := &Cluster{Core: core}
-			if err := c.DistrustFrontProxyCA(t.Context(), cas[0]); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if err := c.ChangeFrontProxyCAs(t.Context(), tc.add, tc.remove); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Fatalf("got %v, want %q", err, tc.err)
 			}
 			cm, err := c.TrustConfigMap(t.Context())

@@ -211,6 +211,45 @@ func TestNeverReloaded(t *testing.T) {
 	}
 }
 
+// TestCountsKubeAPIServers: more kube-apiservers than URLs, or than directories, are refused before anything changes.
+func TestCountsKubeAPIServers(t *testing.T) {
+	f := newFake(t)
+	f.identities = 3
+	if _, err := Run(t.Context(), f.options(ProxyClient)); err == nil || !strings.Contains(err.Error(), "3 kube-apiservers have renewed their identity Lease") || f.state() != nil {
+		t.Errorf("behind a load balancer: got %v, want it refused", err)
+	}
+	f = newFake(t)
+	f.addProxy()
+	opts := f.options(FrontProxyCA)
+	opts.FrontProxyClientDirs = append(opts.FrontProxyClientDirs, filepath.Join(f.dir, certs.FrontProxyClientDir))
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "there are 2 kube-apiservers") || f.state() != nil {
+		t.Errorf("another number of directories: got %v, want it refused", err)
+	}
+}
+
+// TestPutBackIntoConfigMap: where requests fail after the old CA was taken out, certgen itself puts it back at once.
+func TestPutBackIntoConfigMap(t *testing.T) {
+	f := newFake(t)
+	old := f.cert(certs.FrontProxyCADir)
+	f.failAnswer = func() error {
+		if len(f.trusted) > 0 && !f.trusted.Contains(old) {
+			return &StatusError{"https://10.0.1.1", 503, "distrusted"}
+		}
+		return nil
+	}
+	opts, back := f.options(FrontProxyCA), false
+	opts.Progress = func(e Event) {
+		if e.Step == "distrust-configmap" && e.Type == EventUndone {
+			back = f.trusted.Contains(old)
+		}
+	}
+	_, err := Run(t.Context(), opts)
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !back {
+		t.Errorf("got %v, the CA is back: %t; want it blocked, and back", err, back)
+	}
+	f.mustAnswer()
+}
+
 // TestAbortTakesOutOfConfigMap: a kube-apiserver that has not read its file again puts the new CA back. What remains after all
 // is said.
 func TestAbortTakesOutOfConfigMap(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -41,6 +43,21 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("expected the endpoints of Service default/kubernetes, found none; name the kube-apiservers' URLs")
 	}
 	return out, nil
+}
+
+// identityAge is six times as often as a kube-apiserver renews its Lease (KEP-1965).
+const identityAge = time.Minute
+
+// Identities is how many kube-apiservers have renewed their identity Lease within a minute. Those on hosts of one name share one.
+func (c *Cluster) Identities(ctx context.Context) (int, error) {
+	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
+	if err != nil {
+		return 0, fmt.Errorf("list the identity Leases of kube-apiservers: %w", err)
+	}
+	live := slices.DeleteFunc(list.Items, func(l coordinationv1.Lease) bool {
+		return l.Spec.RenewTime == nil || c.now().Sub(l.Spec.RenewTime.Time) > identityAge
+	})
+	return len(live), nil
 }
 
 // at returns a client of one kube-apiserver. Each is kept: client-go makes a new connection for each client with a

@@ -100,10 +100,35 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	if p.opts.Observer == nil {
 		return nil
 	}
+	if err := p.countKubeAPIServers(ctx); err != nil {
+		return err
+	}
 	if err := p.leaveOut(ctx); err != nil {
 		return err
 	}
 	return p.refuse(p.proxyAnswers(ctx, nil))
+}
+
+// countKubeAPIServers refuses when there are more kube-apiservers than were named or found: one that keeps its certificate is refused once the
+// old CA is distrusted.
+func (p *procedure) countKubeAPIServers(ctx context.Context) error {
+	urls, err := p.opts.Observer.KubeAPIServers(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := p.opts.Observer.Identities(ctx)
+	if err != nil {
+		return err
+	}
+	if len(urls) < live {
+		return p.refuse(fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
+			"name each with --kube-apiserver, and no load balancer", live, identityAge, urls))
+	}
+	// Certificates of one CA may be replaced host by host.
+	if dirs := p.opts.otherDirs(); len(dirs) > len(urls) || p.newCA && dirs != nil && len(dirs) < len(urls) {
+		return p.refuse(fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs))
+	}
+	return nil
 }
 
 // leaveOut finds the APIs of others that do not answer before anything is changed: they must not keep a certificate from being replaced.

@@ -4,7 +4,6 @@ package rotation
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -63,8 +62,10 @@ type Observer interface {
 	Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error
 	// ClockSkew is how far the clock here is ahead of that of kube-apiserver.
 	ClockSkew(ctx context.Context) (time.Duration, error)
-	// DistrustFrontProxyCA takes one CA out of the trust ConfigMap, in place.
-	DistrustFrontProxyCA(ctx context.Context, ca *x509.Certificate) error
+	// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, in place, and takes others out.
+	ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle) error
+	// Identities is how many kube-apiservers say that they live.
+	Identities(ctx context.Context) (int, error)
 }
 
 // Options say what to rotate and how patiently.
