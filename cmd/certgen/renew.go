@@ -23,26 +23,7 @@ func newRenewCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
 		Short: "Replace what is due, in a directory or in the cluster's Secrets, for a cron job",
-		Long: `Finish a rotation that is under way, then replace what is due: has less than a third of its life left. What is right is left
-alone.
-
-With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets of the cluster. What is missing
-is made. The CA's Secret must exist; an empty one gets a new CA. The CA becomes the caBundle of every APIService whose backend is
-the Service; with --apiservice and --wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca
-does: each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and certgen apply refuse is
-refused here.
-
-With --dir, for the directory of certgen init: the serving certificate and the front proxy's client certificate, as certgen rotate
-serving and certgen rotate proxy-client do. With --files-only no cluster is asked and nothing is observed. A CA that is due is
-named and not replaced: certgen rotate serving-ca and certgen rotate front-proxy-ca do that.
-
-A Lease in the namespace of the Service keeps a second one away meanwhile.
-
-Exit codes:
-  0  nothing is due, or all that was is done
-  1  refused, and nothing was changed; or interrupted, or the cluster did not accept or answer: run it again
-  2  wrong usage, or a kubeconfig that cannot be used
-  3  blocked: a rotation stopped in a safe state and needs a person`,
+		Long:  renewLong,
 		Example: `  # In the cluster, once for each: where the CA will be
   kubectl create secret generic widgets-serving-ca --namespace demo
 
@@ -95,6 +76,27 @@ Exit codes:
 	output.AddFlag(cmd, &format)
 	return cmd
 }
+
+const renewLong = `Finish a rotation that is under way, then replace what is due: has less than a third of its life left. What is right is left
+alone.
+
+With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets of the cluster. What is missing
+is made. The CA's Secret must exist; an empty one gets a new CA. The CA becomes the caBundle of every APIService whose backend is
+the Service; with --apiservice and --wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca
+does: each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and certgen apply refuse is
+refused here.
+
+With --dir, for the directory of certgen init: the serving certificate and the front proxy's client certificate, as certgen rotate
+serving and certgen rotate proxy-client do. With --files-only no cluster is asked and nothing is observed. A CA that is due is
+named and not replaced: certgen rotate serving-ca and certgen rotate front-proxy-ca do that.
+
+A Lease in the namespace of the Service keeps a second one away meanwhile.
+
+Exit codes:
+  0  nothing is due, or all that was is done
+  1  refused, and nothing was changed; or interrupted, or the cluster did not accept or answer: run it again
+  2  wrong usage, or a kubeconfig that cannot be used
+  3  blocked: a rotation stopped in a safe state and needs a person`
 
 func printRenewed(w io.Writer, report *rotation.RenewReport) {
 	for _, item := range report.Items {

@@ -90,6 +90,9 @@ func TestNew(t *testing.T) {
 				t.Errorf("refused: got %q, want %q", got.Refused, tc.want.Refused)
 			}
 			got.Refused, tc.want.Refused = "", ""
+			if tc.want.Evidence.ProxySubject != "" {
+				tc.want.Evidence.ProxySHA256 = certs.Fingerprint(tc.pair.Certificate)
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}

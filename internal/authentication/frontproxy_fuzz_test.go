@@ -28,6 +28,7 @@ type proxied struct {
 	user     user.Info // nil where it was refused
 	evidence Evidence
 	left     http.Header
+	sha256   string // of the certificate that was shown
 }
 
 // frontProxy returns what sends headers with the certificate of the front proxy through the filter that the server has
@@ -58,6 +59,7 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 		}
 		req.Header, req.TLS = header.Clone(), state
 		handler.ServeHTTP(nil, req)
+		got.sha256 = certs.Fingerprint(state.PeerCertificates[0])
 		if calls != 1 {
 			t.Fatalf("got %d answers, want one", calls)
 		}
@@ -154,7 +156,7 @@ func checkUser(t *testing.T, want *user.DefaultInfo, got proxied) {
 		cmpopts.SortSlices(strings.Compare))); diff != "" {
 		t.Errorf("user (-want +got):\n%s", diff)
 	}
-	if want := (Evidence{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"}); got.evidence != want {
+	if want := (Evidence{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client", ProxySHA256: got.sha256}); got.evidence != want {
 		t.Errorf("evidence: got %+v, want %+v", got.evidence, want)
 	}
 }

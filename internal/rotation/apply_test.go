@@ -4,6 +4,7 @@ package rotation
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -234,5 +235,39 @@ func TestApplyTriesFirst(t *testing.T) {
 		if refused != "" && (err == nil || tried != 2 || written != 0 || plan.Items[0].Done) {
 			t.Errorf("got %v, %d tried, %d written, want all tried and none written", err, tried, written)
 		}
+	}
+}
+
+// TestChangeCABundle: what others trust stays, and a write is refused when the APIService changed since it was read.
+func TestChangeCABundle(t *testing.T) {
+	other, old, next := newTestCA(t, "other", x509.ExtKeyUsageServerAuth), newTestCA(t, "old", x509.ExtKeyUsageServerAuth), newTestCA(t, "next", x509.ExtKeyUsageServerAuth)
+	a := testAPIService("v1.g.example.com", (certs.Bundle{other.Certificate, old.Certificate}).PEM())
+	a.ResourceVersion = "7"
+	for name, tc := range map[string]struct{ add, remove, want certs.Bundle }{
+		"trust":    {certs.Bundle{next.Certificate}, nil, certs.Bundle{other.Certificate, old.Certificate, next.Certificate}},
+		"distrust": {nil, certs.Bundle{old.Certificate}, certs.Bundle{other.Certificate}},
+		"abort":    {nil, certs.Bundle{next.Certificate}, certs.Bundle{other.Certificate, old.Certificate}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fakeClients([]apiregistrationv1.APIService{a})
+			var patches []string
+			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+				patches = append(patches, string(action.(k8stesting.PatchAction).GetPatch()))
+				return true, &apiregistrationv1.APIService{}, nil
+			})
+			if err := c.ChangeCABundle(t.Context(), liveService, tc.add, tc.remove); err != nil {
+				t.Fatal(err)
+			}
+			if len(patches) != 2 {
+				t.Fatalf("got %d patches, want a dry run and a write", len(patches))
+			}
+			var got apiregistrationv1.APIService
+			if err := json.Unmarshal([]byte(patches[1]), &got); err != nil {
+				t.Fatal(err)
+			}
+			if !sameSet(got.Spec.CABundle, tc.want) || got.ResourceVersion != "7" || got.UID != a.UID {
+				t.Errorf("got %d CAs, resourceVersion %q, uid %q; want %d, 7, %s", len(lenient(got.Spec.CABundle)), got.ResourceVersion, got.UID, len(tc.want), a.UID)
+			}
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
 	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
@@ -72,6 +73,13 @@ func TestIdentity(t *testing.T) {
 			}
 			if got.Authenticator != "RequestHeader" || got.ProxySubject != "CN=front-proxy-client" {
 				t.Errorf("accepted by %s for %s, want RequestHeader for CN=front-proxy-client", got.Authenticator, got.ProxySubject)
+			}
+			proxy, err := certs.ReadCertificate(certs.Dir(shared.PKI()), certs.FrontProxyClientDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.ProxyCertificateSHA256 != certs.Fingerprint(proxy) {
+				t.Errorf("the front proxy's certificate has the SHA-256 %s, want %s", got.ProxyCertificateSHA256, certs.Fingerprint(proxy))
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -274,7 +275,11 @@ func (c *cluster) rotateCA(kubeconfig string) {
 	c.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":%q,"resources":[]}`, strings.TrimPrefix(r.URL.Path, "/apis/"))
+		list := metav1.APIResourceList{GroupVersion: strings.TrimPrefix(r.URL.Path, "/apis/")}
+		list.Kind, list.APIVersion = "APIResourceList", "v1"
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			c.Error(err)
+		}
 	}))
 	server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		secret, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})

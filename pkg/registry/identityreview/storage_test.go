@@ -38,6 +38,13 @@ var alice = &user.DefaultInfo{
 // proxied returns the context of a request that the front proxy sent and the authenticator accepted.
 func proxied(t *testing.T) context.Context {
 	t.Helper()
+	ctx, _ := proxiedWith(t)
+	return ctx
+}
+
+// proxiedWith also returns the SHA-256 of the certificate that the front proxy showed.
+func proxiedWith(t *testing.T) (ctx context.Context, sha256 string) {
+	t.Helper()
 	ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +70,6 @@ func proxied(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ctx context.Context
 	handler := authentication.WithEvidence(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if _, ok, err := authenticator.AuthenticateRequest(req); !ok || err != nil {
 			t.Errorf("authenticate: got %t, error %v, want accepted", ok, err)
@@ -74,7 +80,7 @@ func proxied(t *testing.T) context.Context {
 	req.Header.Set("X-Remote-User", alice.Name)
 	req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{proxy.Certificate}}
 	handler.ServeHTTP(httptest.NewRecorder(), req)
-	return ctx
+	return ctx, certs.Fingerprint(proxy.Certificate)
 }
 
 func storage(t *testing.T) rest.Creater {
@@ -95,11 +101,12 @@ func TestCreate(t *testing.T) {
 	request := &identity.IdentityReview{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
 		Status: identity.IdentityReviewStatus{
-			UserInfo: &authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}, Authenticator: "Trust me", ProxySubject: "CN=x",
+			UserInfo: &authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}, Authenticator: "Trust me", ProxySubject: "CN=x", ProxyCertificateSHA256: "00",
 		},
 	}
 	sent := request.DeepCopy()
-	ctx := genericapirequest.WithUser(proxied(t), alice)
+	ctx, shown := proxiedWith(t)
+	ctx = genericapirequest.WithUser(ctx, alice)
 	got, err := storage(t).Create(ctx, request, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +117,7 @@ func TestCreate(t *testing.T) {
 			Extra: map[string]authenticationv1.ExtraValue{"example.com/team": {"a", "b"}},
 		},
 		Authenticator: authentication.RequestHeader,
-		ProxySubject:  "CN=front-proxy-client",
+		ProxySubject:  "CN=front-proxy-client", ProxyCertificateSHA256: shown,
 	}}
 	if diff := cmp.Diff(runtime.Object(want), got); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
