@@ -85,7 +85,7 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 	b := f.before()
 	opts := f.options(ServingCA)
 	opts.Progress = func(e Event) {
-		if e.Step == "switch" && e.Type == EventFinished {
+		if e.Step == "distrust" && e.Type == EventStarted {
 			f.stuckLeaf = b.serving
 		}
 	}

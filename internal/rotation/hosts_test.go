@@ -162,7 +162,8 @@ func TestFirstCASigned(t *testing.T) {
 	}
 }
 
-// TestSlowReload: the old CA is distrusted when the last kube-apiserver, too, presents the new certificate.
+// TestSlowReload: the old CA is distrusted when the last kube-apiserver, too, presents the new certificate. Where nothing tells, the hold is
+// longer than it takes.
 func TestSlowReload(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -172,6 +173,7 @@ func TestSlowReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.slow = map[string]*loaded{f.proxies[1]: {cert: old}}
+	f.noReview = true
 	if _, err := Run(t.Context(), f.options(FrontProxyCA)); err != nil {
 		t.Fatal(err)
 	}
