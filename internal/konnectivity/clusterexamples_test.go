@@ -32,7 +32,7 @@ addressType: IPv4
 endpoints: [{addresses: [10.244.7.7]}]
 ports: [{name: api, port: 6443}]
 `, want: `the EndpointSlice one has no port with the name "https"`},
-	{id: "K25", name: "agents are elsewhere", set: static, replace: []string{"          k8s-app: konnectivity-agent\n    - namespaceSelector", "          k8s-app: other\n    - namespaceSelector"}, want: "let no connection of the agents"},
+	{id: "K25", name: "agents are elsewhere", set: static, replace: []string{"          k8s-app: konnectivity-agent\n    - podSelector", "          k8s-app: other\n    - podSelector"}, want: "let no connection of the agents"},
 	{id: "K25", name: "agents of another namespace", set: static, replace: []string{"          kubernetes.io/metadata.name: kube-system\n      podSelector:\n        matchLabels:\n          k8s-app: konnectivity-agent\n",
 		"          kubernetes.io/metadata.name: default\n      podSelector:\n        matchLabels:\n          k8s-app: konnectivity-agent\n"}, want: "let no connection of the agents"},
 	{id: "K25", name: "port", set: static, replace: []string{"    - port: https\n      protocol: TCP\n", "    - port: 443\n      protocol: TCP\n"}, want: "to port 6443"},
