@@ -3,6 +3,9 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -59,6 +62,36 @@ func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
 	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; refuse if one of them is among the CAs here")
 	return flags
+}
+
+// signerFiles are where a signer and what it is asked with are; flags fill them.
+type signerFiles struct{ url, profile, ca, cert, key string }
+
+func signerFlags(flags *pflag.FlagSet, s *signerFiles) {
+	flags.StringVar(&s.url, "signer", "", "URL of a cfssl server that has the serving CA's key, such as https://signer.example.com:8888; the CA's certificate is in its place, without a key")
+	flags.StringVar(&s.profile, "signer-profile", "", "profile of that server's configuration (default: its default)")
+	flags.StringVar(&s.ca, "signer-ca", "", "file of the CAs that vouch for that server")
+	flags.StringVar(&s.cert, "signer-cert", "", "file of the client certificate with which it is asked")
+	flags.StringVar(&s.key, "signer-key", "", "file of its key")
+}
+
+// read returns nil where no signer is asked for.
+func (s signerFiles) read() (*certs.RemoteSigner, error) {
+	if s == (signerFiles{}) {
+		return nil, nil
+	}
+	out := &certs.RemoteSigner{URL: s.url, Profile: s.profile}
+	data, err := os.ReadFile(s.ca)
+	if err == nil {
+		out.CAs, err = certs.ParseBundle(data)
+	}
+	if err != nil {
+		return nil, &certs.InvalidError{Field: "signer-ca", Value: s.ca, Reason: fmt.Sprintf("expected the file of the CAs that vouch for the signer: %v", err)}
+	}
+	if out.Client, err = tls.LoadX509KeyPair(s.cert, s.key); err != nil {
+		return nil, &certs.InvalidError{Field: "signer-cert", Value: s.cert, Reason: fmt.Sprintf("expected the client certificate with which the signer is asked, and its key in --signer-key: %v", err)}
+	}
+	return out, nil
 }
 
 func keyTypeFlag(flags *pflag.FlagSet, keyType *certs.KeyType) {

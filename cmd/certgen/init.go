@@ -20,6 +20,7 @@ func newInitCommand(env environment) *cobra.Command {
 	opts := certs.InitOptions{Now: env.now}
 	var format output.Format
 	var configFile string
+	var signer signerFiles
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
 		Use:   "init --service NAME --namespace NAMESPACE --out DIR",
@@ -49,7 +50,9 @@ func newInitCommand(env environment) *cobra.Command {
 			if slices.Equal(opts.With, []string{""}) {
 				opts.With = []string{} // --with "" asks for none; nil would ask for the default
 			}
-			if err := errors.Join(format.Validate(), fromFile.locate(opts.Validate())); err != nil {
+			var signerErr error
+			opts.Signer, signerErr = signer.read()
+			if err := errors.Join(format.Validate(), signerErr, fromFile.locate(opts.Validate())); err != nil {
 				return err
 			}
 			report, err := certs.Init(cmd.Context(), opts)
@@ -61,6 +64,7 @@ func newInitCommand(env environment) *cobra.Command {
 	}
 	cmd.Flags().AddFlagSet(names)
 	cmd.Flags().AddFlagSet(issue)
+	signerFlags(cmd.Flags(), &signer)
 	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false, "replace a CA that cannot be used; the old one is moved aside")
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "print what would be done and write nothing")
 	addConfigFlag(cmd, &configFile)

@@ -20,6 +20,7 @@ func newRenewCommand(env environment) *cobra.Command {
 	var cluster rotation.OpenOptions
 	var format output.Format
 	var filesOnly bool
+	var signer signerFiles
 	cmd := &cobra.Command{
 		Use:   "renew {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
 		Short: "Replace what is due, in a directory or in the cluster's Secrets, for a cron job",
@@ -36,6 +37,9 @@ func newRenewCommand(env environment) *cobra.Command {
 			opts.Progress = progress(env, format)
 			maintain.Service, maintain.KeyType = opts.Service, opts.KeyType
 			maintain.Hold, maintain.Timeout, maintain.Progress = opts.Hold, opts.Timeout, opts.Progress
+			var signerErr error
+			opts.Signer, signerErr = signer.read()
+			maintain.Signer = opts.Signer
 			inSecrets, err := whereIs(cmd.Flags(), opts, maintain.SecretOptions)
 			if err != nil {
 				return err
@@ -44,7 +48,7 @@ func newRenewCommand(env environment) *cobra.Command {
 			if inSecrets {
 				validate = maintain.Validate
 			}
-			if err := errors.Join(append(cluster.Validate(), format.Validate(), validate())...); err != nil {
+			if err := errors.Join(append(cluster.Validate(), format.Validate(), signerErr, validate())...); err != nil {
 				return err
 			}
 			var report *rotation.RenewReport
@@ -70,6 +74,7 @@ func newRenewCommand(env environment) *cobra.Command {
 	flags := cmd.Flags()
 	rotationFlags(flags, &opts, &cluster)
 	secretFlags(flags, &maintain.SecretOptions)
+	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&maintain.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
 	flags.DurationVar(&maintain.Wait, "wait", 0, "how long to wait for them, after the Secrets are written")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
@@ -89,6 +94,8 @@ refused here.
 With --dir, for the directory of certgen init: the serving certificate and the front proxy's client certificate, as certgen rotate
 serving and certgen rotate proxy-client do. With --files-only no cluster is asked and nothing is observed. A CA that is due is
 named and not replaced: certgen rotate serving-ca and certgen rotate front-proxy-ca do that.
+
+With --signer a cfssl server has the serving CA's key, and signs what certgen asks for; the CA's certificate is in its place alone.
 
 A Lease in the namespace of the Service keeps a second one away meanwhile.
 

@@ -39,7 +39,7 @@ func (c *chain) issue() error {
 
 func (c *chain) issueCA() (err error) {
 	if c.ca.decision.action == Kept {
-		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, now: func() time.Time { return c.now }}
+		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, remote: c.remote, now: func() time.Time { return c.now }}
 		return nil
 	}
 	if c.ca.issuer, err = NewCA(c.ca.options); err != nil {

@@ -49,7 +49,8 @@ type CAOptions struct {
 // serving CA only the names that it was made for, if they were given.
 type CA struct {
 	KeyPair
-	now func() time.Time
+	remote *RemoteSigner // has the key, where there is none
+	now    func() time.Time
 }
 
 // NewCA makes a key and a self-signed CA. Wrong options give *InvalidError, all at once.

@@ -18,7 +18,8 @@ type chain struct {
 	now     time.Time
 	ca      authority
 	leaves  []*leaf
-	userCAs Bundle // the CAs of the cluster's users, none of which may be here
+	remote  *RemoteSigner // has the CA's key
+	userCAs Bundle        // the CAs of the cluster's users, none of which may be here
 }
 
 type authority struct {
@@ -96,6 +97,9 @@ func (c *chain) plan(allowNewCA bool) error {
 	if refusal == nil {
 		return nil
 	}
+	if c.remote != nil {
+		return refusal // a new CA would have its key here
+	}
 	if !allowNewCA {
 		refusal.OnlyNewCA = true
 		return refusal
@@ -136,7 +140,7 @@ func (c *chain) checkUserCAs() error {
 
 // checkKeyNeeded refuses when a leaf must be signed and the CA's key is not here.
 func (c *chain) checkKeyNeeded() *RefusedError {
-	if c.ca.decision.action != Kept || c.ca.key != nil {
+	if c.ca.decision.action != Kept || c.ca.key != nil || c.remote != nil {
 		return nil
 	}
 	var needed []string

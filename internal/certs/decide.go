@@ -13,6 +13,10 @@ import (
 // decideCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
 func (c *chain) decideCA() (decision, *RefusedError) {
 	found := &c.ca
+	if c.remote != nil && (!found.certSeen || found.keySeen) {
+		return decision{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the certificate of the CA whose key %s has, and no key; "+
+			"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
+	}
 	if !found.certSeen && !found.keySeen {
 		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
 		for _, l := range c.leaves {
@@ -23,7 +27,7 @@ func (c *chain) decideCA() (decision, *RefusedError) {
 		}
 		return decision{action: Made, reason: "there was none"}, nil
 	}
-	if found.cert != nil && c.now.After(found.cert.NotAfter) {
+	if c.remote == nil && found.cert != nil && c.now.After(found.cert.NotAfter) {
 		return decision{action: Replaced, reason: "it expired at " + timeText(found.cert.NotAfter)}, nil
 	}
 	if refusal := c.checkCA(); refusal != nil {
@@ -61,7 +65,9 @@ func (c *chain) checkCA() *RefusedError {
 func (c *chain) caNotes() []string {
 	var d decision
 	cert, want := c.ca.cert, c.ca.options.usages()
-	if c.ca.key == nil {
+	if c.remote != nil {
+		d.note("its key is with %s", c.remote.URL)
+	} else if c.ca.key == nil {
 		d.note("its key is not here; its leaves can only be replaced where the key is")
 	}
 	if c.now.After(RenewAt(cert)) {

@@ -37,6 +37,9 @@ type InitOptions struct {
 	// ClientCAFiles hold the CAs of the cluster's users. None of them may be one of ours: whoever has a user's
 	// certificate could claim to be the front proxy, and with that to be anybody.
 	ClientCAFiles []string
+	// Signer has the key of the serving CA, whose certificate must be there; nil means that the key is there too. What the CA's key is
+	// needed for is then asked from it, and the CA is never replaced.
+	Signer *RemoteSigner
 	// AllowNewCA lets a CA that cannot be used, and has not expired, be moved aside and replaced. Without it that is
 	// refused, because whatever trusts the old CA must then learn to trust the new one.
 	AllowNewCA bool
@@ -175,6 +178,9 @@ func (o InitOptions) chains(sets []setDef) ([]*chain, error) {
 	for _, s := range sets {
 		for _, def := range s.cas {
 			c := &chain{now: now, ca: authority{pairDir: o.dir(def.dir)}}
+			if s.name == setServing {
+				c.remote = o.Signer
+			}
 			for _, l := range def.leaves {
 				want, err := l.want(&o)
 				errs = append(errs, err)
@@ -207,6 +213,9 @@ func (o InitOptions) validateCommon() error {
 	if names := slices.Concat(o.KonnectivityServerNames, o.KonnectivityAgentServerNames); len(names) > 0 && !slices.Contains(o.With, SetKonnectivity) {
 		errs = append(errs, &InvalidError{"with", strings.Join(o.With, ","), fmt.Sprintf("expected the set %s, for %s; add it, or leave the names out",
 			SetKonnectivity, strings.Join(names, ","))})
+	}
+	if o.Signer != nil {
+		errs = append(errs, o.Signer.Validate())
 	}
 	_, err := checkLifetime(o.Lifetime, 0, leafLimit(o.AllowLongLived))
 	return errors.Join(append(errs, err, o.KeyType.validate())...)

@@ -172,7 +172,7 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 	if ca.Certificate.NotAfter.Before(s.notAfter) {
 		s.notAfter = ca.Certificate.NotAfter
 	}
-	cert, err := sign(s, request, ca.KeyPair)
+	cert, err := ca.sign(s, request, now)
 	if err != nil {
 		return nil, fmt.Errorf("issue certificate for %s: %w", s.commonName, err)
 	}
@@ -180,6 +180,13 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 		return nil, fmt.Errorf("verify certificate for %s: %w", s.commonName, err)
 	}
 	return cert, nil
+}
+
+func (ca *CA) sign(s spec, request *x509.CertificateRequest, now time.Time) (*x509.Certificate, error) {
+	if ca.remote != nil {
+		return ca.remote.sign(s, request, ca.Certificate, now)
+	}
+	return sign(s, request, ca.KeyPair)
 }
 
 // verify does what the certificate's peers will: kube-aggregator asks for server authentication and one DNS name,

@@ -23,6 +23,8 @@ type MaintainOptions struct {
 	APIServices []string
 	Wait        time.Duration
 	KeyType     certs.KeyType // of new keys; empty means that of certgen init
+	// Signer has the CA's key, which then is in no Secret; the CA's Secret holds its certificate. Its rotation begins where the key is.
+	Signer *certs.RemoteSigner
 	// Hold, Timeout and Progress are those of Options, for the rotation of a CA that is due.
 	Hold, Timeout time.Duration
 	Progress      func(Event)
@@ -46,6 +48,9 @@ func (o SecretOptions) Validate() error {
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
 func (o MaintainOptions) Validate() error {
 	errs := []error{o.SecretOptions.Validate()}
+	if o.Signer != nil {
+		errs = append(errs, o.Signer.Validate())
+	}
 	if (o.Wait > 0) != (len(o.APIServices) > 0) || o.Wait < 0 {
 		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Wait.String(),
 			Reason: fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices))})
@@ -75,7 +80,8 @@ func (c *Cluster) Maintain(ctx context.Context, o MaintainOptions) (report *Rene
 	if err := c.waitForAPIServices(ctx, o); err != nil {
 		return report, err
 	}
-	return report, once()
+	err = once()
+	return report, err
 }
 
 // maintainOnce decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
@@ -94,7 +100,7 @@ func (c *Cluster) maintainOnce(ctx context.Context, o MaintainOptions) (*RenewRe
 		}
 	}
 	draft := &certs.Memory{Sets: maps.Clone(store.Sets), Name: store.path}
-	made, err := certs.Init(ctx, certs.InitOptions{Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Now: c.now})
+	made, err := certs.Init(ctx, certs.InitOptions{Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Signer: o.Signer, Now: c.now})
 	if err != nil {
 		return nil, allowNewCA(err, o)
 	}

@@ -82,10 +82,11 @@ type Options struct {
 	Timeout              time.Duration // for each step to be observed; 0 means DefaultTimeout
 	// Settle is how long the trust ConfigMap must stay without the old CA; 0 means DefaultSettle.
 	Settle   time.Duration
-	Poll     time.Duration // between two looks; 0 means 2 s
-	Lifetime time.Duration // of the new leaf; 0 means certs.LeafLifetime
-	KeyType  certs.KeyType // of new keys; empty means that of certgen init
-	Progress func(Event)   // called in order, and waited for; nil means nobody is told
+	Poll     time.Duration       // between two looks; 0 means 2 s
+	Lifetime time.Duration       // of the new leaf; 0 means certs.LeafLifetime
+	KeyType  certs.KeyType       // of new keys; empty means that of certgen init
+	Signer   *certs.RemoteSigner // has the key of the serving CA; nil means that the key is beside its certificate
+	Progress func(Event)         // called in order, and waited for; nil means nobody is told
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
 
@@ -208,6 +209,12 @@ func (o *Options) complete() error {
 	}
 	if o.Hold <= 0 && o.Observer != nil || o.Hold < 0 {
 		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
+	}
+	if o.Signer != nil {
+		errs = append(errs, o.Signer.Validate())
+		if o.Rotation == ServingCA {
+			errs = append(errs, &certs.InvalidError{Field: "signer", Value: o.Signer.URL, Reason: "expected none to rotate serving-ca: it begins where the CA's key is"})
+		}
 	}
 	for field, d := range map[string]time.Duration{"timeout": o.Timeout, "settle": o.Settle} {
 		if d < 0 {

@@ -109,6 +109,13 @@ func (p *procedure) copyPair(from, to string) error {
 
 // readCA reads a CA that can sign.
 func (p *procedure) readCA(set string) (*certs.CA, error) {
+	if p.opts.Signer != nil && p.caDir == certs.ServingCADir {
+		cert, err := p.certificate(set)
+		if err != nil {
+			return nil, err
+		}
+		return certs.RemoteCA(cert, p.opts.Signer, p.opts.Now)
+	}
 	files, err := p.opts.Store.Read(set)
 	if err != nil {
 		return nil, err

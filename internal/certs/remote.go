@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	cfsslclient "github.com/cloudflare/cfssl/api/client"
+)
+
+// remoteTimeout is for one signature. The client that cfssl's remote signer makes has no limit, which is why it is not used.
+const remoteTimeout = 30 * time.Second
+
+// RemoteSigner is a cfssl server that has the key of the serving CA. It must serve TLS and ask for client certificates: cfssl's own
+// authentication keys protect nothing from being sent again.
+type RemoteSigner struct {
+	URL     string // such as https://signer.example.com:8888
+	Profile string // of the server's configuration; empty means its default
+	CAs     Bundle // of the server's certificate, and no others
+	Client  tls.Certificate
+}
+
+// Validate returns all that is wrong with the signer, as *InvalidError joined by errors.Join.
+func (r *RemoteSigner) Validate() error {
+	var errs []error
+	// Without https cfssl's client sends plain text, and a comma makes a group of servers.
+	if u, err := url.Parse(r.URL); err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || strings.Contains(r.URL, ",") {
+		errs = append(errs, &InvalidError{"signer", r.URL, "expected a URL such as https://signer.example.com:8888"})
+	}
+	if len(r.CAs) == 0 {
+		errs = append(errs, &InvalidError{"signer-ca", "", "expected the file of the CAs that vouch for the signer"})
+	}
+	if len(r.Client.Certificate) == 0 {
+		errs = append(errs, &InvalidError{"signer-cert", "", "expected the client certificate with which the signer is asked, and --signer-key"})
+	}
+	return errors.Join(errs...)
+}
+
+// sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say, within what is allowed;
+// everything else is compared with s as it is for a signer of ours.
+func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate, now time.Time) (*x509.Certificate, error) {
+	order, err := orderFor(s, request)
+	if err != nil {
+		return nil, err
+	}
+	order.Profile = r.Profile
+	body, err := json.Marshal(order)
+	if err != nil {
+		return nil, fmt.Errorf("encode order for the signer: %w", err)
+	}
+	server := cfsslclient.NewServerTLS(r.URL, &tls.Config{RootCAs: r.CAs.Pool(), Certificates: []tls.Certificate{r.Client}, MinVersion: tls.VersionTLS12})
+	server.SetRequestTimeout(remoteTimeout)
+	certPEM, err := server.Sign(body)
+	if err != nil {
+		return nil, fmt.Errorf("have %s sign: %w", r.URL, err)
+	}
+	cert, err := parseCertificate(certPEM)
+	if err != nil {
+		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
+	}
+	if now.Before(cert.NotBefore) || !now.Before(cert.NotAfter) || cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
+		return nil, fmt.Errorf("answer of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to %s; set the expiry of the server's profile",
+			r.URL, timeText(cert.NotBefore), timeText(cert.NotAfter))
+	}
+	s.notBefore, s.notAfter = cert.NotBefore, cert.NotAfter
+	if err := s.checkIssued(cert, issuer, request.PublicKey); err != nil {
+		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
+	}
+	return cert, nil
+}
+
+// RemoteCA is a CA whose key the signer has.
+func RemoteCA(cert *x509.Certificate, signer *RemoteSigner, now func() time.Time) (*CA, error) {
+	ca := &CA{KeyPair: KeyPair{Certificate: cert}, remote: signer, now: clock(now)}
+	return ca, ca.mayIssue(x509.ExtKeyUsageServerAuth, ca.now())
+}
