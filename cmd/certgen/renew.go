@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,20 +52,7 @@ func newRenewCommand(env environment) *cobra.Command {
 			if err := errors.Join(append(cluster.Validate(), format.Validate(), signerErr, validate())...); err != nil {
 				return err
 			}
-			var report *rotation.RenewReport
-			if filesOnly && !inSecrets {
-				report, err = rotation.Renew(cmd.Context(), opts)
-			} else {
-				c, openErr := open(env, cluster)
-				if openErr != nil {
-					return openErr
-				}
-				if opts.Observer = c; inSecrets {
-					report, err = c.Maintain(cmd.Context(), maintain)
-				} else {
-					report, err = rotation.Renew(cmd.Context(), opts)
-				}
-			}
+			report, err := renew(cmd.Context(), env, cluster, opts, maintain, inSecrets, filesOnly)
 			if report == nil {
 				return err
 			}
@@ -80,6 +68,23 @@ func newRenewCommand(env environment) *cobra.Command {
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	output.AddFlag(cmd, &format)
 	return cmd
+}
+
+func renew(
+	ctx context.Context, env environment, cluster rotation.OpenOptions, opts rotation.Options, maintain rotation.MaintainOptions, inSecrets, filesOnly bool,
+) (*rotation.RenewReport, error) {
+	if filesOnly && !inSecrets {
+		return rotation.Renew(ctx, opts)
+	}
+	c, err := open(env, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if inSecrets {
+		return c.Maintain(ctx, maintain)
+	}
+	opts.Observer = c
+	return rotation.Renew(ctx, opts)
 }
 
 const renewLong = `Finish a rotation that is under way, then replace what is due: has less than a third of its life left. What is right is left

@@ -3,6 +3,7 @@
 package signer
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -110,18 +113,17 @@ func start(t *testing.T, cfssl string) *rig {
 		}
 	})
 	r.signer = certs.RemoteSigner{URL: fmt.Sprintf("https://127.0.0.1:%d", port), CAs: certs.Bundle{transport.Certificate}, Client: r.client(clients, "certgen")}
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(r.signer.URL, "https://"), &tls.Config{RootCAs: r.signer.CAs.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{r.signer.Client}})
+	dial := &tls.Config{RootCAs: r.signer.CAs.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{r.signer.Client}}
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(r.signer.URL, "https://"), dial)
 		if err == nil {
-			_ = conn.Close()
-			return r
+			err = conn.Close()
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("cfssl does not answer: %v", err)
-		}
-		time.Sleep(50 * time.Millisecond)
+		return err == nil, nil
+	}); err != nil {
+		t.Fatalf("cfssl does not answer: %v", err)
 	}
+	return r
 }
 
 func (r *rig) client(ca *certs.CA, name string) tls.Certificate {
