@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -25,7 +24,7 @@ import (
 
 // expirationFlags are what check-expiration takes besides paths.
 type expirationFlags struct {
-	warn, fail model.Duration
+	warn, fail duration
 	cluster    rotation.OpenOptions
 	live       rotation.LiveOptions
 	format     output.Format
@@ -34,7 +33,7 @@ type expirationFlags struct {
 func newCheckExpirationCommand(env environment) *cobra.Command {
 	const day = 24 * time.Hour
 	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
-	f := expirationFlags{warn: model.Duration(30 * day), fail: model.Duration(7 * day)}
+	f := expirationFlags{warn: duration(30 * day), fail: duration(7 * day)}
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
 		Use:   "check-expiration {PATH... | --service NAME --namespace NAMESPACE}",

@@ -4,11 +4,13 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/pflag"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -36,6 +38,37 @@ func (l *commaList) Replace(values []string) error { //nolint:unparam // pflag.S
 
 // GetSlice returns the values.
 func (l *commaList) GetSlice() []string { return *l }
+
+// duration is a flag in Go's units, or in days, weeks and years, which Go's do not have.
+type duration time.Duration
+
+func (d *duration) Type() string { return "duration" }
+
+func (d *duration) String() string {
+	if *d <= 0 {
+		return "0" // which pflag leaves out of the help
+	}
+	return model.Duration(*d).String()
+}
+
+// Set takes 90d and 2w as well as 1.5h.
+func (d *duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		var days model.Duration
+		if days, err = model.ParseDuration(text); err != nil {
+			return errors.New("expected a time such as 90d, 36h or 10m")
+		}
+		parsed = time.Duration(days)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+func durationVar(flags *pflag.FlagSet, value *time.Duration, name string, standard time.Duration, about string) {
+	*value = standard
+	flags.Var((*duration)(value), name, about)
+}
 
 // nameFlags say what certificates are for; init and request have them.
 func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
@@ -103,7 +136,7 @@ func keyTypeFlag(flags *pflag.FlagSet, keyType *certs.KeyType) {
 }
 
 func lifetimeFlags(flags *pflag.FlagSet, lifetime *time.Duration, allowLongLived *bool) {
-	flags.DurationVar(lifetime, "lifetime", 0, "how long new leaves last, such as 720h for 30 days (default 2160h; init takes 8760h for konnectivity)")
+	durationVar(flags, lifetime, "lifetime", 0, "how long new leaves last, such as 30d (default 90d; init takes 365d for konnectivity)")
 	flags.BoolVar(allowLongLived, "allow-long-lived", false, "allow leaves that last longer than 398 days")
 }
 

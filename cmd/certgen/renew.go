@@ -64,7 +64,7 @@ func newRenewCommand(env environment) *cobra.Command {
 	secretFlags(flags, &maintain.SecretOptions)
 	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&maintain.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
-	flags.DurationVar(&maintain.Wait, "wait", 0, "how long to wait for them, after the Secrets are written")
+	durationVar(flags, &maintain.Wait, "wait", 0, "how long to wait for them, after the Secrets are written")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	output.AddFlag(cmd, &format)
 	return cmd

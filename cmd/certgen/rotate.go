@@ -28,10 +28,10 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, cluster *rotation.
 	flags.StringVar(&o.Dir, "dir", "", "directory that certgen init made")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
-	flags.DurationVar(&o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")
-	flags.DurationVar(&o.Timeout, "timeout", rotation.DefaultTimeout, "how long each step may take to be observed, before the rotation stops in a safe state")
-	flags.DurationVar(&o.Settle, "settle", rotation.DefaultSettle, "how long the trust ConfigMap must stay without the old CA (front-proxy-ca)")
-	flags.DurationVar(&o.Lifetime, "lifetime", 0, "how long new leaves last (default 2160h)")
+	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")
+	durationVar(flags, &o.Timeout, "timeout", rotation.DefaultTimeout, "how long each step may take to be observed, before the rotation stops in a safe state")
+	durationVar(flags, &o.Settle, "settle", rotation.DefaultSettle, "how long the trust ConfigMap must stay without the old CA (front-proxy-ca)")
+	durationVar(flags, &o.Lifetime, "lifetime", 0, "how long new leaves last (default 90d)")
 	keyTypeFlag(flags, &o.KeyType)
 }
 
