@@ -6,6 +6,8 @@
 # 2. the server as a sidecar of a kube-apiserver in a pod
 # 3. the server as a static pod again, and kind's own kube-apiserver is switched over
 #
+# kube-apiserver's certificate has the names that kubeadm gives it, without those that kind adds.
+#
 # Usage: scripts/kind-konnectivity.sh        Variables: those of scripts/kind.sh, and
 #   KEEP=1   leave the cluster up, with konnectivity as in 3
 set -euo pipefail
@@ -14,7 +16,7 @@ cd "$(dirname "$0")/.."
 export KIND_CLUSTER=${KIND_CLUSTER:-workshop}-konnectivity
 node=$KIND_CLUSTER-control-plane
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
-export KUBECONFIG=$PWD/.kind/kubeconfig
+export KUBECONFIG=$PWD/.kind/kubeconfig KIND_TLS_SERVER_NAME=kubernetes
 kit=/kit # on the node
 service=10.96.200.32 # test/e2e/kind/sidecar/service.yaml
 
@@ -58,7 +60,8 @@ follow() {
   local commands
   commands=$(section "$1" sh)
   say "$1"
-  on_node "${commands//--konnectivity-agent-server-name konnectivity.example.com/--konnectivity-agent-server-name $node --konnectivity-agent-server-name $service}"
+  commands=${commands//--konnectivity-agent-server-name konnectivity.example.com/--konnectivity-agent-server-name $node --konnectivity-agent-server-name $service}
+  on_node "${commands//https:\/\/kube-apiserver.example.com:6443/https://$address:6443}"
 }
 
 # agents installs them, with the address of the server.
@@ -88,6 +91,12 @@ cluster_config() {
   printf '  kubeadmConfigPatches:\n  - |\n'
   section "A new cluster" yaml | sed 's/^/    /'
   cat <<EOF
+  # kind adds localhost and its address; a merge patch only adds more names.
+  kubeadmConfigPatchesJSON6902:
+  - group: kubeadm.k8s.io
+    version: v1beta4
+    kind: ClusterConfiguration
+    patch: '[{"op": "remove", "path": "/apiServer/certSANs"}]'
   extraMounts:
   - {hostPath: konnectivity, containerPath: $kit/konnectivity, readOnly: true}
   - {hostPath: .kind/prepare.sh, containerPath: $kit/prepare.sh, readOnly: true}
@@ -100,6 +109,9 @@ EOF
 from_the_start() {
   on_node 'grep -q -- --egress-selector-config-file= /etc/kubernetes/manifests/kube-apiserver.yaml' ||
     fail "kube-apiserver of the new cluster has no egress selector"
+  if on_node 'cat /etc/kubernetes/pki/apiserver.crt' | openssl x509 -noout -ext subjectAltName | grep -E 'localhost|127\.0\.0\.1'; then
+    fail "kube-apiserver's certificate has names that kubeadm does not give it"
+  fi
 }
 
 # demo is what the section about the sidecar expects: a kube-apiserver, the overlay, a namespace. The Service gets its address.
@@ -117,7 +129,8 @@ demo() {
 # suite runs it through kube-apiserver at a URL.
 suite() {
   "$kubectl" config view --raw --flatten >"$work/kubeconfig"
-  "$kubectl" --kubeconfig "$work/kubeconfig" config set-cluster "kind-$KIND_CLUSTER" --server "$1" >/dev/null
+  "$kubectl" --kubeconfig "$work/kubeconfig" config set-cluster "kind-$KIND_CLUSTER" --server "$1" \
+    --tls-server-name "$KIND_TLS_SERVER_NAME" >/dev/null # which a new server would take away
   say "suite through $1"
   KUBECONFIG=$work/kubeconfig CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 20m -v -run '^TestKonnectivity$' ./test/e2e
 }
@@ -162,6 +175,7 @@ scripts/build.sh
 cluster_config >"$work/cluster.yaml"
 KIND_CONFIG=$work/cluster.yaml scripts/kind.sh up
 from_the_start
+address=$("$kubectl" get node "$node" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
 "$engine" cp --quiet bin/certgen "$node:/usr/local/bin/"
 load_images
 scripts/kind.sh load
@@ -175,9 +189,9 @@ follow "Remove konnectivity"
 answers "without konnectivity"
 
 demo
+on_node 'cp /etc/kubernetes/pki/ca.{crt,key} .'
 follow "The server as a sidecar"
 agents "$service"
-address=$("$kubectl" get node "$node" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
 suite "https://$address:6444"
 remove_sidecar
 

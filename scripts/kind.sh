@@ -11,6 +11,7 @@
 #   KIND_CLUSTER     name of the cluster (default: workshop)
 #   KIND_NODE_IMAGE  node image (default: the one that this version of kind names, which the container engine pulls)
 #   KIND_CONFIG      kind's configuration (default: scripts/kind.yaml)
+#   KIND_TLS_SERVER_NAME  a name in kube-apiserver's certificate, where KIND_CONFIG leaves out the loopback address that kind publishes
 #   KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
 # shellcheck source=scripts/project.sh
@@ -42,6 +43,12 @@ exists() {
   clusters=$(bin/kind get clusters 2>&1) || fail "the clusters cannot be listed: $clusters"
   grep -qx -- "$cluster" <<<"$clusters"
 }
+# write_kubeconfig is needed after each command of kind that writes it.
+write_kubeconfig() {
+  bin/kind export kubeconfig --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
+  [ -z "${KIND_TLS_SERVER_NAME:-}" ] ||
+    bin/1.36/kubectl config set-cluster "kind-$cluster" --tls-server-name "$KIND_TLS_SERVER_NAME" >/dev/null
+}
 ours() { [ -e "$made" ] || fail "$1"; }
 
 up() {
@@ -50,13 +57,14 @@ up() {
   mkdir -p .kind
   if exists; then
     ours "there is a kind cluster $cluster that was not made here; choose another name with KIND_CLUSTER, or remove it with: bin/kind delete cluster --name $cluster"
-    bin/kind export kubeconfig --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
+    write_kubeconfig
     say "cluster $cluster is up already"
   else
     say "creating cluster $cluster"
     touch "$made"
     bin/kind create cluster --name "$cluster" --kubeconfig "$KUBECONFIG" --wait 180s \
       --config "${KIND_CONFIG:-$scripts/kind.yaml}" ${KIND_NODE_IMAGE:+--image "$KIND_NODE_IMAGE"}
+    write_kubeconfig
   fi
   say "ready; use it with: export KUBECONFIG=$KUBECONFIG"
 }
@@ -66,7 +74,7 @@ need_cluster() {
   need_engine
   build_kind
   exists || fail "there is no cluster $cluster; run: make kind-up"
-  bin/kind export kubeconfig --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
+  write_kubeconfig
 }
 
 load() {

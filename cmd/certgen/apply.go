@@ -10,14 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/output"
-	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
 )
 
 func newApplyCommand(env environment) *cobra.Command {
-	var opts rotation.ApplyOptions
-	var cluster rotation.OpenOptions
+	var opts apply.Options
+	var target cluster.Options
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "apply --from DIR --service NAME --namespace NAMESPACE [--secret NAME]",
@@ -39,16 +40,16 @@ Exit codes:
   0  the cluster is as it should be, or with --dry-run would be
   1  refused, or the cluster did not accept or answer
   2  wrong usage, or a kubeconfig that cannot be used`,
-		Example: `  certgen apply --from pki --service widgets --namespace demo --secret widgets-serving
+		Example: `  certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
 
   # Only look: what would be written, and would the cluster take it
-  certgen apply --from pki --service widgets --namespace demo --dry-run=server
+  certgen apply --dir pki --service widgets --namespace demo --dry-run=server
 
   # The first time, when kubectl apply has set another caBundle
-  certgen apply --from pki --service widgets --namespace demo --force-conflicts`,
+  certgen apply --dir pki --service widgets --namespace demo --force-conflicts`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := open(env, cluster, format.Validate(), opts.Validate())
+			c, err := open(env, target, format.Validate(), opts.Validate())
 			if err != nil {
 				return err
 			}
@@ -64,10 +65,11 @@ Exit codes:
 		},
 	}
 	flags := cmd.Flags()
-	clusterFlags(flags, &cluster, &opts.Service)
-	flags.StringVar(&opts.From, "from", "", "directory as certgen init made it (required)")
+	clusterFlags(flags, &target)
+	serviceFlags(flags, &opts.Service, "(required)")
+	flags.StringVar(&opts.Dir, "dir", "", "directory of the certificates, as certgen init made it (required)")
 	flags.StringVar(&opts.Secret, "secret", "", "name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
-	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(rotation.DryRunNone), "none, client (the cluster is only read) or server (it tries every write and stores none)")
+	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone), "none, client (the cluster is only read) or server (it tries every write and stores none)")
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for cert-manager")
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
@@ -75,7 +77,7 @@ Exit codes:
 	return cmd
 }
 
-func printApplyPlan(w io.Writer, plan *rotation.ApplyReport) {
+func printApplyPlan(w io.Writer, plan *apply.Report) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PLAN\tOBJECT\tWHY")
 	for _, item := range plan.Items {
@@ -87,7 +89,7 @@ func printApplyPlan(w io.Writer, plan *rotation.ApplyReport) {
 	}
 }
 
-func printApplied(w io.Writer, plan *rotation.ApplyReport) {
+func printApplied(w io.Writer, plan *apply.Report) {
 	done := 0
 	fmt.Fprintln(w)
 	for _, item := range plan.Items {
@@ -97,18 +99,18 @@ func printApplied(w io.Writer, plan *rotation.ApplyReport) {
 		}
 	}
 	switch {
-	case plan.DryRun == rotation.DryRunClient:
+	case plan.DryRun == apply.DryRunClient:
 		fmt.Fprintln(w, "Dry run: the cluster was only read.")
-	case plan.DryRun == rotation.DryRunServer:
+	case plan.DryRun == apply.DryRunServer:
 		fmt.Fprintln(w, "Dry run: the cluster tried every write and stored none.")
 	case done == 0:
 		fmt.Fprintln(w, "Nothing was written.")
 	}
 }
 
-var appliedText = map[rotation.DryRun]string{rotation.DryRunNone: "applied", rotation.DryRunServer: "tried"}
+var appliedText = map[apply.DryRun]string{apply.DryRunNone: "applied", apply.DryRunServer: "tried"}
 
-func applyObject(item rotation.ApplyItem) string {
+func applyObject(item apply.Item) string {
 	if item.Namespace == "" {
 		return item.Kind + " " + item.Name
 	}

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 
 func TestScripts(t *testing.T) {
 	// certgen-at runs certgen in this process at another time, with absolute paths:
-	// "certgen-at -2160h init --out $WORK/pki ...".
+	// "certgen-at -2160h init --dir $WORK/pki ...".
 	certgenAt := func(ts *testscript.TestScript, neg bool, args []string) {
 		offset, err := time.ParseDuration(args[0])
 		ts.Check(err)

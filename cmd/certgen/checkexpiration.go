@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,16 +18,17 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/internal/output"
-	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
 )
 
 // expirationFlags are what check-expiration takes besides paths.
 type expirationFlags struct {
 	warn, fail duration
-	cluster    rotation.OpenOptions
-	live       rotation.LiveOptions
+	cluster    cluster.Options
+	live       live.Options
 	format     output.Format
 }
 
@@ -49,7 +51,9 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 
   # On a control plane
   certgen check-expiration /etc/kubernetes/pki -o json | jq '.certificates[] | {name, expirationDate, state}'`,
-		Args: func(cmd *cobra.Command, paths []string) error { return pathsOrFlags(cmd, paths, ofCluster) },
+		Args: func(cmd *cobra.Command, paths []string) error {
+			return pathsOrFlags(paths, ofCluster, f.live.Service)
+		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			report, err := f.report(cmd.Context(), env, paths)
 			if err != nil {
@@ -64,12 +68,10 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	const units = ", such as 30d, 2w or 36h"
 	cmd.Flags().Var(&f.warn, "warn-within", "what has no more left than this has the state warn"+units)
 	cmd.Flags().Var(&f.fail, "fail-within", "what has no more left than this has the state due, and the exit code is 1"+units)
-	clusterFlags(ofCluster, &f.cluster, &f.live.Service)
+	clusterFlags(ofCluster, &f.cluster)
+	serviceFlags(ofCluster, &f.live.Service, "(required without paths)")
 	addressFlags(ofCluster, &f.cluster)
 	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair; empty: none")
-	for _, name := range []string{"service", "namespace"} {
-		ofCluster.Lookup(name).Usage = strings.Replace(ofCluster.Lookup(name).Usage, "(required)", "(required without paths)", 1)
-	}
 	cmd.Flags().AddFlagSet(ofCluster)
 	output.AddFlag(cmd, &f.format)
 	return cmd
@@ -77,7 +79,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 
 const checkExpirationLong = `List when the certificates in files and directories, and all below them, end, and when their CAs do, each CA once.
 
-With --service and --namespace instead of paths it looks at a running cluster, as certgen doctor does: at what every
+With --service and --namespace instead of paths it looks at a running cluster, as certgen verify does: at what every
 endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each APIService's caBundle and in the ConfigMap
 kube-system/extension-apiserver-authentication, those of the front proxy and those of users.
 
@@ -105,7 +107,7 @@ func (f *expirationFlags) report(ctx context.Context, env environment, paths []s
 		if err != nil {
 			return nil, err
 		}
-		return c.Expirations(ctx, f.live, opts)
+		return live.Expirations(ctx, c.Cluster, f.live, opts)
 	}
 	if err := f.format.Validate(); err != nil {
 		return nil, err
@@ -117,8 +119,8 @@ func (f *expirationFlags) report(ctx context.Context, env environment, paths []s
 	return report, nil
 }
 
-// pathsOrFlags wants paths, or one of the flags and no path.
-func pathsOrFlags(cmd *cobra.Command, paths []string, flags *pflag.FlagSet) error {
+// pathsOrFlags wants paths and none of the flags, which are for a cluster, or a Service and no path.
+func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) error {
 	found := ""
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
@@ -126,10 +128,12 @@ func pathsOrFlags(cmd *cobra.Command, paths []string, flags *pflag.FlagSet) erro
 		}
 	})
 	switch {
+	case slices.Contains(paths, ""):
+		return usage.Errorf("expected files or directories, found an empty path; is a variable not set?")
 	case found != "" && len(paths) > 0:
 		return usage.Errorf("expected paths or a cluster, found %q and --%s; give one of them", paths, found)
-	case found == "" && len(paths) == 0:
-		return usage.Errorf("expected files or directories to %s, found none; give at least one, such as ./pki, or a cluster's Service: --service, --namespace", cmd.Name())
+	case found == "" && len(paths) == 0 && service == (certs.Service{}):
+		return usage.Errorf("expected files or directories, found none; give at least one, such as ./pki, or a cluster's Service: --service, --namespace")
 	}
 	return nil
 }

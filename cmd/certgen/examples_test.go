@@ -23,8 +23,8 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := newCommand(environment{now: time.Now}, nil)
-	for _, name := range []string{"init", "request", "sign", "accept", "kubeconfig"} {
-		cmd, _, err := root.Find([]string{name})
+	for _, name := range []string{"init", "request", "request sign", "request accept", "konnectivity kubeconfig"} {
+		cmd, _, err := root.Find(strings.Fields(name))
 		if err != nil {
 			t.Fatal(err)
 		}

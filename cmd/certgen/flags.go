@@ -70,12 +70,16 @@ func durationVar(flags *pflag.FlagSet, value *time.Duration, name string, standa
 	flags.Var((*duration)(value), name, about)
 }
 
+func serviceFlags(flags *pflag.FlagSet, s *certs.Service, without string) {
+	flags.StringVar(&s.Name, "service", "", "name of the Service in front of the API server "+without)
+	flags.StringVar(&s.Namespace, "namespace", "", "namespace of the Service "+without)
+}
+
 // nameFlags say what certificates are for; init and request have them.
 func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
-	flags.StringVar(&opts.Service.Name, "service", "", "name of the Service in front of the API server (required)")
-	flags.StringVar(&opts.Service.Namespace, "namespace", "", "namespace of the Service (required)")
-	flags.StringVar(&opts.Dir, "out", "", "directory for the certificates, made if missing (required)")
+	serviceFlags(flags, &opts.Service, "(required)")
+	flags.StringVar(&opts.Dir, "dir", "", "directory for the certificates, made if missing (required)")
 	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain, "DNS domain of the cluster")
 	flags.Var((*commaList)(&opts.DNSNames), "dns", "more DNS names for the serving certificate, with commas or repeated")
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses for the serving certificate, with commas or repeated")

@@ -26,21 +26,21 @@ func newInitCommand(env environment) *cobra.Command {
 		Use:   "init --service NAME --namespace NAMESPACE --out DIR",
 		Short: "Make the certificates of an API server, keep those that are right",
 		Long:  initLong(),
-		Example: `  certgen init --service widgets --namespace demo --out pki
+		Example: `  certgen init --service widgets --namespace demo --dir pki
 
   # Only look: what is right, what is due
-  certgen init --service widgets --namespace demo --out pki --dry-run
+  certgen init --service widgets --namespace demo --dir pki --dry-run
 
   # A cluster with another domain, and one more name and address for clients that do not come through the Service
-  certgen init --service widgets --namespace demo --out other --cluster-domain k8s.internal \
+  certgen init --service widgets --namespace demo --dir other --cluster-domain k8s.internal \
     --dns widgets.example.com --ip 10.0.0.10
 
   # With the certificates of konnectivity, which agents reach at konnectivity.example.com
-  certgen init --service widgets --namespace demo --out all --with front-proxy,konnectivity \
+  certgen init --service widgets --namespace demo --dir all --with front-proxy,konnectivity \
     --konnectivity-agent-server-name konnectivity.example.com
 
   # For scripts
-  certgen init --service widgets --namespace demo --out pki -o json`,
+  certgen init --service widgets --namespace demo --dir pki -o json`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fromFile, err := readConfig(configFile, names, issue)

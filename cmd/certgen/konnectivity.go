@@ -15,20 +15,29 @@ import (
 	"example.com/extension-apiserver/internal/usage"
 )
 
+func newKonnectivityCommand(env environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "konnectivity",
+		Short: "Check a konnectivity set, and make its server's kubeconfig",
+		Args:  usage.NoCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newVerifyKonnectivityCommand(env), newKubeconfigCommand(env))
+	return cmd
+}
+
 func newVerifyKonnectivityCommand(env environment) *cobra.Command {
 	var opts konnectivity.Options
 	var format output.Format
 	var strict bool
 	cmd := &cobra.Command{
-		Use:   "verify-konnectivity DIR",
+		Use:   "verify DIR",
 		Short: "Check configuration, manifests and certificates of konnectivity against each other",
-		Long: `Check that kube-apiserver, konnectivity's servers and agents, and the API server behind them fit each other: protocol and
-socket, authentication of agents, names in certificates, rights, times, counts and policies. Nothing is changed and no
-cluster is asked.
+		Long: `Check that kube-apiserver, konnectivity's servers and agents fit each other: protocol and socket, authentication of agents,
+names in certificates, times and counts. Nothing is changed and no cluster is asked.
 
 DIR holds, in any folders:
-  *.yaml   the EgressSelectorConfiguration, as a file or in a ConfigMap; the manifests of servers, agents and their rights,
-           rendered; that of kube-apiserver; APIServices, Services and NetworkPolicies of the API server
+  *.yaml   the EgressSelectorConfiguration, as a file or in a ConfigMap; the manifests of servers and agents, rendered; that of kube-apiserver
   pairs    of certgen init --with konnectivity, under their names. A file that a manifest names is found by the last two
            parts of its path: konnectivity-agent-server/tls.crt
 
@@ -43,14 +52,13 @@ Exit codes:
 		Example: `  mkdir set
   cp konnectivity/egress/grpc-uds.yaml /etc/kubernetes/manifests/kube-apiserver.yaml set
   kubectl kustomize konnectivity/server/static-pod >set/server.yaml
-  kubectl kustomize konnectivity/server/rbac >set/rbac.yaml
   kubectl kustomize konnectivity/agents/base >set/agents.yaml
-  certgen init --service widgets --namespace demo --out set/pki --with konnectivity \
+  certgen init --service widgets --namespace demo --dir set/pki --with konnectivity \
     --konnectivity-agent-server-name konnectivity.example.com
-  certgen verify-konnectivity set
+  certgen konnectivity verify set
 
   # For scripts
-  certgen verify-konnectivity set --strict -o json | jq '.findings[] | {id, object, fix}'`,
+  certgen konnectivity verify set --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: needDirectory,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := format.Validate(); err != nil {

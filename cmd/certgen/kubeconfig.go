@@ -16,7 +16,7 @@ func newKubeconfigCommand(env environment) *cobra.Command {
 	opts := kubeconfig.Options{Now: env.now}
 	var format output.Format
 	cmd := &cobra.Command{
-		Use:   "kubeconfig --user NAME --ca DIR --server URL --server-ca FILE --out FILE",
+		Use:   "kubeconfig --user NAME --ca PATH --server URL --server-ca FILE --out FILE",
 		Short: "Make a user's client certificate and kubeconfig",
 		Long: `Make a client certificate with the CA of the cluster's users, and a kubeconfig (mode 0600) that uses it.
 
@@ -26,7 +26,7 @@ content is never overwritten.
 
 The group system:masters is refused unless --allow-system-masters is given: no authorizer can limit it, and a
 certificate cannot be revoked.`,
-		Example: `  certgen kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
+		Example: `  certgen konnectivity kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ certificate cannot be revoked.`,
 	}
 	flags := cmd.Flags()
 	clientFlags(flags, &opts.Client.User, &opts.Client.Groups, &opts.Client.AllowSystemMasters)
-	flags.StringVar(&opts.CADir, "ca", "", "directory of the CA of the cluster's users, with tls.crt and tls.key (required)")
+	flags.StringVar(&opts.CA, "ca", "", "CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it (required)")
 	flags.StringVar(&opts.Server, "server", "", "URL of the server (required)")
 	flags.StringVar(&opts.ServerCAFile, "server-ca", "", "file of the CAs that vouch for the server (required)")
 	flags.StringVar(&opts.Out, "out", "", "file for the kubeconfig (required)")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster and
-// checks what runs there. It parses flags and prints what internal/certs, internal/manifest and internal/rotation did; the rules of its output are:
+// checks what runs there. It parses flags and prints what internal/certs and internal/rotation did; the rules of its output are:
 //
-//   - standard output holds the result, as text or JSON, and a private key only with emit secret --to-stdout;
+//   - standard output holds the result, as text or JSON, and never a private key;
 //   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";
 //   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage, 3 for a rotation that is blocked.
 package main
@@ -23,6 +23,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/version"
 )
 
 // The exit codes besides 0 and usage.ExitCode.
@@ -76,7 +77,7 @@ func newCommand(env environment, args []string) *cobra.Command {
 		Short: "Make, check, apply and rotate the certificates of an extension API server",
 		Long: `Make, check, apply and rotate the certificates of an extension API server: the serving certificate that kube-apiserver
 verifies, the client certificate with which kube-apiserver passes users on (front proxy), those of konnectivity, and
-their CAs; also requests for CAs whose key is elsewhere, and users' kubeconfigs.
+their CAs; also requests for CAs whose key is elsewhere.
 
 Exit codes:
   0  all is well
@@ -84,21 +85,21 @@ Exit codes:
   2  wrong usage, or a path that does not exist; nothing was written
   3  a rotation stopped in a safe state and needs a person
 
-Results go to standard output, errors to standard error. Private keys are only ever written to files of mode 0600,
-and to standard output when emit secret --to-stdout asks for it.`,
-		Example: `  # All certificates of the API server behind the Service widgets in the namespace demo
-  certgen init --service widgets --namespace demo --out pki
+Results go to standard output, errors to standard error. Private keys are only ever written to files of mode 0600 and
+to Secrets.`,
+		Example: `  # In a cluster, each day: make what is missing, renew what is due
+  certgen renew --secret widgets-serving --ca-secret widgets-serving-ca --service widgets --namespace demo
 
-  # What is in them, and is it still valid
-  certgen inspect pki
+  # All certificates of the API server behind the Service widgets in the namespace demo, in a directory
+  certgen init --service widgets --namespace demo --dir pki
 
   # Will kube-apiserver and the API server accept them, and when do they end
   certgen verify pki
   certgen check-expiration pki
 
   # Into the cluster, and what does it serve and trust now
-  certgen apply --from pki --service widgets --namespace demo --secret widgets-serving
-  certgen doctor --service widgets --namespace demo --from pki
+  certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
+  certgen verify --service widgets --namespace demo --dir pki
 
   # Replace the CA of the running cluster, each step seen before the next
   certgen rotate serving-ca --dir pki --service widgets --namespace demo`,
@@ -113,10 +114,13 @@ and to standard output when emit secret --to-stdout asks for it.`,
 	cmd.SetArgs(args)
 	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
 	cmd.AddCommand(
-		newInitCommand(env), newRequestCommand(env), newAcceptCommand(env), newSignCommand(env), newKubeconfigCommand(env),
-		newInspectCommand(env), newVerifyCommand(env), newVerifyKonnectivityCommand(env), newCheckExpirationCommand(env), newEmitCommand(env),
-		newApplyCommand(env), newDoctorCommand(env), newRotateCommand(env), newRenewCommand(env),
-		newVersionCommand(env),
+		newInitCommand(env), newRenewCommand(env), newRotateCommand(env), newApplyCommand(env), newRequestCommand(env),
+		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env),
 	)
+	info := version.Get(signerModule)
+	cmd.Version = fmt.Sprintf("%s, %s, cfssl %s, %s", info.Version, info.GoVersion, info.Libraries[signerModule], info.Platform)
+	cmd.SetVersionTemplate("certgen {{.Version}}\n")
 	return cmd
 }
+
+const signerModule = "github.com/cloudflare/cfssl"

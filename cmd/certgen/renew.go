@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
@@ -18,7 +19,7 @@ import (
 func newRenewCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now, Rotation: rotation.Serving}
 	var maintain rotation.MaintainOptions
-	var cluster rotation.OpenOptions
+	var target cluster.Options
 	var format output.Format
 	var filesOnly bool
 	var signer signerFiles
@@ -49,10 +50,10 @@ func newRenewCommand(env environment) *cobra.Command {
 			if inSecrets {
 				validate = maintain.Validate
 			}
-			if err := errors.Join(append(cluster.Validate(), format.Validate(), signerErr, validate())...); err != nil {
+			if err := errors.Join(append(target.Validate(), format.Validate(), signerErr, validate())...); err != nil {
 				return err
 			}
-			report, err := renew(cmd.Context(), env, cluster, opts, maintain, inSecrets, filesOnly)
+			report, err := renew(cmd.Context(), env, target, opts, maintain, inSecrets, filesOnly)
 			if report == nil {
 				return err
 			}
@@ -60,7 +61,7 @@ func newRenewCommand(env environment) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	rotationFlags(flags, &opts, &cluster)
+	rotationFlags(flags, &opts, &target)
 	secretFlags(flags, &maintain.SecretOptions)
 	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&maintain.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
@@ -71,17 +72,17 @@ func newRenewCommand(env environment) *cobra.Command {
 }
 
 func renew(
-	ctx context.Context, env environment, cluster rotation.OpenOptions, opts rotation.Options, maintain rotation.MaintainOptions, inSecrets, filesOnly bool,
+	ctx context.Context, env environment, target cluster.Options, opts rotation.Options, maintain rotation.MaintainOptions, inSecrets, filesOnly bool,
 ) (*rotation.RenewReport, error) {
 	if filesOnly && !inSecrets {
 		return rotation.Renew(ctx, opts)
 	}
-	c, err := open(env, cluster)
+	c, err := open(env, target)
 	if err != nil {
 		return nil, err
 	}
 	if inSecrets {
-		return c.Maintain(ctx, maintain)
+		return rotation.Maintain(ctx, c, maintain)
 	}
 	opts.Observer = c
 	return rotation.Renew(ctx, opts)

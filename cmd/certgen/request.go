@@ -21,15 +21,15 @@ func newRequestCommand(env environment) *cobra.Command {
 	var configFile string
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
-		Use:   "request NAME --out DIR",
+		Use:   "request NAME --dir DIR --service NAME --namespace NAMESPACE",
 		Short: "Ask a CA whose key is elsewhere for a certificate",
 		Long: `Make a new key and a certificate request (PKCS#10) for the leaf in DIR/NAME, where NAME is one of the directories that
 certgen init --help lists, such as serving.
 
 Key and request wait in DIR/NAME/pending; what is in use stays as it is. Have DIR/NAME/pending/tls.csr signed, with
-certgen sign or by any CA that adds nothing of its own, and hand the certificate to certgen accept. Run again, it keeps a
+certgen request sign or by any CA that adds nothing of its own, and hand the certificate to certgen request accept. Run again, it keeps a
 pending request that still asks for the right thing and replaces any other.`,
-		Example: `  certgen request serving --out edge --service widgets --namespace demo`,
+		Example: `  certgen request serving --dir edge --service widgets --namespace demo`,
 		Args:    oneLeaf,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
@@ -43,6 +43,7 @@ pending request that still asks for the right thing and replaces any other.`,
 			return format.Print(env.stdout, report, func(w io.Writer) { printRequest(w, report) })
 		},
 	}
+	cmd.AddCommand(newSignCommand(env), newAcceptCommand(env))
 	cmd.Flags().AddFlagSet(names)
 	addConfigFlag(cmd, &configFile)
 	output.AddFlag(cmd, &format)
@@ -53,13 +54,13 @@ func newAcceptCommand(env environment) *cobra.Command {
 	opts := certs.AcceptOptions{Now: env.now}
 	var format output.Format
 	cmd := &cobra.Command{
-		Use:   "accept NAME --out DIR --cert FILE",
+		Use:   "accept NAME --dir DIR --cert FILE",
 		Short: "Put a certificate in use that was asked for with certgen request",
 		Long: `Check a certificate that was signed for the request in DIR/NAME/pending, and put it in use with its key and its CA, in
 one step. It must have the key and the names that were asked for, one usage, and nothing else; it must come from the CA,
 which is given with --ca the first time and then stays in its directory, without its key. Each difference is reported,
 and then nothing changes.`,
-		Example: `  certgen accept serving --out edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
+		Example: `  certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
 		Args:    oneLeaf,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
@@ -76,7 +77,7 @@ and then nothing changes.`,
 			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
 		},
 	}
-	cmd.Flags().StringVar(&opts.Dir, "out", "", "directory in which certgen request was run (required)")
+	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory in which certgen request was run (required)")
 	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "the certificate, PEM (required)")
 	cmd.Flags().StringVar(&opts.CAFile, "ca", "", "the certificate of its CA, PEM; needed where it is not in DIR yet")
 	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false, "accept a certificate that lasts longer than 398 days")

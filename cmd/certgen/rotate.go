@@ -16,16 +16,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
 )
 
 // rotationFlags are those that rotate and renew have both.
-func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, cluster *rotation.OpenOptions) {
-	clusterFlags(flags, cluster, &o.Service)
-	addressFlags(flags, cluster)
-	flags.StringVar(&o.Dir, "dir", "", "directory that certgen init made")
+func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Options) {
+	clusterFlags(flags, target)
+	serviceFlags(flags, &o.Service, "(required)")
+	addressFlags(flags, target)
+	flags.StringVar(&o.Dir, "dir", "", "directory of the certificates, as certgen init made it")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
 	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")
@@ -55,7 +57,7 @@ func whereIs(flags *pflag.FlagSet, o rotation.Options, s rotation.SecretOptions)
 func newRotateCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now}
 	var secrets rotation.SecretOptions
-	var cluster rotation.OpenOptions
+	var target cluster.Options
 	var format output.Format
 	var plan, status, abort bool
 	cmd := &cobra.Command{
@@ -84,13 +86,13 @@ func newRotateCommand(env environment) *cobra.Command {
 				return err
 			}
 			if !inSecrets {
-				return rotateDir(cmd.Context(), env, opts, cluster, format, status, abort)
+				return rotateDir(cmd.Context(), env, opts, target, format, status, abort)
 			}
 			secrets.Service = opts.Service
-			return rotateSecrets(cmd.Context(), env, opts, secrets, cluster, format, status, abort)
+			return rotateSecrets(cmd.Context(), env, opts, secrets, target, format, status, abort)
 		},
 	}
-	rotationFlags(cmd.Flags(), &opts, &cluster)
+	rotationFlags(cmd.Flags(), &opts, &target)
 	secretFlags(cmd.Flags(), &secrets)
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
 	cmd.Flags().BoolVar(&status, "status", false, "print how far the last rotation came")
@@ -99,11 +101,11 @@ func newRotateCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-func rotateDir(ctx context.Context, env environment, opts rotation.Options, cluster rotation.OpenOptions, format output.Format, status, abort bool) error {
+func rotateDir(ctx context.Context, env environment, opts rotation.Options, target cluster.Options, format output.Format, status, abort bool) error {
 	if status && opts.Dir != "" {
 		return printStatus(env, format, certs.Dir(opts.Dir))
 	}
-	c, err := open(env, cluster, opts.Validate())
+	c, err := open(env, target, opts.Validate())
 	if err != nil {
 		return err
 	}
@@ -113,24 +115,24 @@ func rotateDir(ctx context.Context, env environment, opts rotation.Options, clus
 }
 
 func rotateSecrets(
-	ctx context.Context, env environment, opts rotation.Options, secrets rotation.SecretOptions, cluster rotation.OpenOptions, format output.Format, status, abort bool,
+	ctx context.Context, env environment, opts rotation.Options, secrets rotation.SecretOptions, target cluster.Options, format output.Format, status, abort bool,
 ) error {
 	if opts.Rotation != rotation.Serving && opts.Rotation != rotation.ServingCA {
 		return usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files", rotation.Serving, rotation.ServingCA, opts.Rotation)
 	}
-	c, err := open(env, cluster, secrets.Validate())
+	c, err := open(env, target, secrets.Validate())
 	if err != nil {
 		return err
 	}
 	if status {
-		store, err := c.OpenSecrets(ctx, secrets)
+		store, err := rotation.OpenSecrets(ctx, c, secrets)
 		if err != nil {
 			return err
 		}
 		return printStatus(env, format, store)
 	}
 	opts.Progress = progress(env, format)
-	state, err := c.InSecrets(ctx, secrets, opts, runOrAbort(abort))
+	state, err := rotation.InSecrets(ctx, c, secrets, opts, runOrAbort(abort))
 	return errors.Join(err, printState(env, format, state))
 }
 

@@ -70,58 +70,6 @@ func printNext(w io.Writer, commands []string) {
 	}
 }
 
-func printInspection(w io.Writer, r *certs.Inspection) {
-	for i, f := range r.Files {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, f.Path)
-		if f.Aside {
-			line(w, "note", "of a CA that was replaced and moved aside; its end is no finding")
-		}
-		for n, c := range f.Certificates {
-			line(w, "certificate", fmt.Sprintf("%d of %d", n+1, len(f.Certificates)))
-			printCertificate(w, c)
-		}
-		if len(f.Chain) > 0 {
-			end := " (complete)"
-			if !f.Complete {
-				end = " (its issuer was not seen)"
-			}
-			line(w, "chain", strings.Join(f.Chain, " <- ")+end)
-		}
-		if f.Key != nil {
-			line(w, "key", key(f.Key))
-		}
-		for _, finding := range f.Findings {
-			line(w, "FINDING", finding)
-		}
-	}
-}
-
-func printCertificate(w io.Writer, c certs.CertificateInfo) {
-	line(w, "subject", c.Subject)
-	line(w, "issuer", c.Issuer)
-	line(w, "names", names(c))
-	extended := strings.Join(c.ExtKeyUsages, ", ")
-	if extended == "" {
-		extended = "any extended"
-	}
-	line(w, "usages", strings.Join(c.KeyUsages, ", ")+"; "+extended)
-	switch {
-	case c.CA && c.PathLength != nil:
-		line(w, "CA", fmt.Sprintf("yes, path length %d", *c.PathLength))
-	case c.CA:
-		line(w, "CA", "yes, no limit of path length")
-	}
-	line(w, "constraints", c.NameConstraints)
-	line(w, "key type", c.KeyType+", signed with "+c.SignatureAlgorithm)
-	line(w, "from", c.NotBefore.Format(time.RFC3339))
-	line(w, "until", until(c))
-	line(w, "serial", c.Serial)
-	line(w, "sha256", c.SHA256)
-}
-
 func names(c certs.CertificateInfo) string {
 	var out []string
 	for _, kind := range []struct {
@@ -137,16 +85,4 @@ func names(c certs.CertificateInfo) string {
 
 func until(c certs.CertificateInfo) string {
 	return fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft, c.RenewAt.Format(time.RFC3339))
-}
-
-func key(k *certs.KeyInspection) string {
-	match := ""
-	switch {
-	case k.MatchesCertificate == nil:
-	case *k.MatchesCertificate:
-		match = ", matches"
-	default:
-		match = ", DOES NOT MATCH"
-	}
-	return k.Path + ", " + k.Type + match
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,35 +11,32 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
 )
 
+// verifyFlags are what verify takes besides paths.
+type verifyFlags struct {
+	files   verify.Options
+	cluster cluster.Options
+	live    live.Options
+	format  output.Format
+	strict  bool
+}
+
 func newVerifyCommand(env environment) *cobra.Command {
-	var opts verify.Options
-	var format output.Format
-	var strict bool
+	var f verifyFlags
+	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
-		Use:   "verify PATH...",
-		Short: "Check certificates as kube-apiserver and API servers will",
-		Long: `Check the certificates in files and directories, and all below them, as those who meet them will: kube-aggregator
-with an APIService's caBundle, an API server with the client certificate of the front proxy, a server that loads the
-pair. Nothing is changed and no cluster is asked.
-
-What a certificate is for is told by the name of its directory, as certgen init makes it, or of its file; for other
-names by its extended key usages. The CAs to trust are in ca.crt beside tls.crt; for other files, every root among the
-given ones is trusted. Directories *.old-TIME, into which certgen init moves old CAs, are passed over.
-
-Each finding has an id, a severity (error, warning or info), the evidence and what to do; docs/certificates.md lists
-them all. Findings of severity error are on standard error too.
-
-Exit codes:
-  0  no finding of severity error; with --strict, none of severity warning either
-  1  such a finding
-  2  wrong usage, or a path that does not exist or holds no certificates`,
+		Use:   "verify {PATH... | --service NAME --namespace NAMESPACE}",
+		Short: "Check certificates, or a running cluster, as kube-apiserver and API servers will",
+		Long:  verifyLong,
 		Example: `  certgen verify pki
 
   # The names that one Service needs, whatever the certificate says
@@ -47,35 +45,92 @@ Exit codes:
   # On a control plane
   certgen verify /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/front-proxy-ca.crt
 
+  # What runs in a cluster: is the Secret served, and is the front proxy believed
+  certgen verify --service widgets --namespace demo --secret widgets-serving --proxy-client pki/front-proxy-client
+
   # For scripts
-  certgen verify pki --strict -o json | jq '.findings[] | {id, object, fix}'`,
-		Args: needPaths,
+  certgen verify pki --strict -o json | jq '.findings[] | {id, object, fix}'
+  certgen verify pki -o json | jq '.checked[].certificate | {subject, dnsNames, sha256}'`,
+		Args: func(cmd *cobra.Command, paths []string) error {
+			return pathsOrFlags(paths, ofCluster, f.files.Service)
+		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := errors.Join(format.Validate(), checkService(opts.Service)); err != nil {
-				return err
+			if len(paths) == 0 {
+				return f.verifyCluster(cmd.Context(), env)
 			}
 			if !cmd.Flags().Changed(allowedNamesFlag) {
-				opts.AllowedNames = nil
+				f.files.AllowedNames = nil
 			}
-			opts.Now = env.now()
-			report, err := verify.Paths(paths, opts)
-			if err != nil {
-				return &usage.Error{Problems: certs.Flatten(err)}
-			}
-			if err := format.Print(env.stdout, report, func(w io.Writer) { printVerification(w, report, strict) }); err != nil {
-				return err
-			}
-			return findingErrors(report.Findings, strict)
+			return f.verifyFiles(env, paths)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.Service.Name, "service", "", "name of the Service in front of the API server; empty: the one that the certificate names")
-	flags.StringVar(&opts.Service.Namespace, "namespace", "", "namespace of the Service")
-	flags.StringSliceVar(&opts.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
+	serviceFlags(flags, &f.files.Service, "(with paths: default is what the certificate names)")
+	flags.StringSliceVar(&f.files.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
 		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
-	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	output.AddFlag(cmd, &format)
+	clusterFlags(ofCluster, &f.cluster)
+	addressFlags(ofCluster, &f.cluster)
+	ofCluster.StringVar(&f.live.Dir, "dir", "", "directory of the certificates, as certgen init made it, to compare the cluster with; empty: none")
+	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair, to compare the cluster with; empty: none")
+	ofCluster.StringVar(&f.live.ProxyClient, "proxy-client", "", "the front proxy's client pair, to probe the cluster with: a directory, or a file such as front-proxy-client.crt with its key beside it; empty: no probe")
+	flags.AddFlagSet(ofCluster)
+	flags.BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
+	output.AddFlag(cmd, &f.format)
 	return cmd
+}
+
+const verifyLong = `Check the certificates in files and directories, and all below them, as those who meet them will: kube-aggregator
+with an APIService's caBundle, an API server with the client certificate of the front proxy, a server that loads the
+pair. Nothing is changed and no cluster is asked.
+
+What a certificate is for is told by the name of its directory, as certgen init makes it, or of its file, such as
+kubeadm's; for other names by its extended key usages. The CAs to trust are in ca.crt beside tls.crt; for other files,
+every root among the given ones is trusted. Directories *.old-TIME, into which certgen init moves old CAs, are passed over.
+
+With --service and --namespace and no path it checks a running API server with the bytes that are in the cluster. Every
+endpoint of the Service is dialled with the name <service>.<namespace>.svc and the caBundle of each APIService, as
+kube-aggregator does; the API is asked for through every kube-apiserver. What is served is compared with what is stored:
+in a directory of certgen init (--dir), in a Secret (--secret). With --proxy-client every endpoint is asked what the front
+proxy's certificate is worth there: for a path that does not exist, in the name of a user that nobody knows. Where the
+addresses of pods cannot be reached, as from a laptop, use --port-forward; what could not be checked is said so.
+
+Each finding has an id, a severity (error, warning or info), the evidence and what to do; docs/certificates.md lists
+them all. Findings of severity error are on standard error too.
+
+Exit codes:
+  0  no finding of severity error; with --strict, none of severity warning either
+  1  such a finding, or the cluster did not answer
+  2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
+
+func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
+	if err := errors.Join(f.format.Validate(), checkService(f.files.Service)); err != nil {
+		return err
+	}
+	f.files.Now = env.now()
+	report, err := verify.Paths(paths, f.files)
+	if err != nil {
+		return &usage.Error{Problems: certs.Flatten(err)}
+	}
+	if err := f.format.Print(env.stdout, report, func(w io.Writer) { printVerification(w, report, f.strict) }); err != nil {
+		return err
+	}
+	return findingErrors(report.Findings, f.strict)
+}
+
+func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error {
+	f.live.Service = f.files.Service
+	c, err := open(env, f.cluster, f.format.Validate(), f.live.Validate())
+	if err != nil {
+		return err
+	}
+	report, err := live.Check(ctx, c.Cluster, f.live)
+	if err != nil {
+		return err
+	}
+	if err := f.format.Print(env.stdout, report, func(w io.Writer) { printLive(w, report, f.strict) }); err != nil {
+		return err
+	}
+	return findingErrors(report.Findings, f.strict)
 }
 
 const allowedNamesFlag = "requestheader-allowed-names"
@@ -86,13 +141,6 @@ func checkService(s certs.Service) error {
 		return nil
 	}
 	return s.Validate()
-}
-
-func needPaths(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usage.Errorf("expected files or directories to %s, found none; give at least one, such as ./pki", cmd.Name())
-	}
-	return nil
 }
 
 // findingErrors are those findings that decide about the exit code.
@@ -115,6 +163,16 @@ func printVerification(w io.Writer, r *verify.Report, strict bool) {
 			as += " " + c.ServerName
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Path, as, orDash(c.Subject), timeOrDash(c.NotAfter), result(c.Errors, c.Warnings))
+	}
+	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+	printFindings(w, r.Findings, r.Summary, r.Failed(strict))
+}
+
+func printLive(w io.Writer, r *live.Report, strict bool) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "OBJECT\tDETAIL\tUNTIL\tRESULT")
+	for _, c := range r.Checked {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.Object, orDash(c.Detail), timeOrDash(c.NotAfter), result(c.Errors, c.Warnings))
 	}
 	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
 	printFindings(w, r.Findings, r.Summary, r.Failed(strict))

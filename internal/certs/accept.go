@@ -40,7 +40,7 @@ func Accept(ctx context.Context, opts AcceptOptions) (*IssueReport, error) {
 		return nil, err
 	}
 	if opts.Dir == "" {
-		return nil, &InvalidError{"out", "", "expected the directory in which certgen request was run"}
+		return nil, &InvalidError{"dir", "", "expected the directory in which certgen request was run"}
 	}
 	a := &acceptance{
 		AcceptOptions: opts, now: clock(opts.Now)(),
@@ -114,7 +114,7 @@ func (a *acceptance) store(pair *KeyPair, ca *x509.Certificate, pending string) 
 	}
 	return &IssueReport{
 		APIVersion: APIVersion, Kind: "AcceptReport", Item: newItem(&a.leaf, d, pair.Certificate, a.now),
-		Next: []string{"certgen inspect " + a.leaf.path()},
+		Next: []string{"certgen verify " + a.leaf.path()},
 	}, nil
 }
 

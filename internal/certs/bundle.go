@@ -107,3 +107,45 @@ func (b Bundle) Pool() *x509.CertPool {
 	}
 	return pool
 }
+
+// ParseCAs returns what peers may trust of a file that was read from path: CAs only, sorted, none twice, none that has expired.
+// What is wrong with it is a *RefusedError.
+func ParseCAs(data []byte, path string, now time.Time) (Bundle, error) {
+	all, err := ParseBundle(data)
+	if err != nil {
+		return nil, &RefusedError{Path: path, Reason: err.Error()}
+	}
+	for _, cert := range all {
+		if !cert.IsCA {
+			return nil, &RefusedError{Path: path, Reason: fmt.Sprintf("expected CAs only, found %s; take the file of the CA that signed it", cert.Subject)}
+		}
+	}
+	bundle := all.Merge(now)
+	if len(bundle) == 0 {
+		return nil, &RefusedError{Path: path, Reason: "expected a CA that is valid, found only expired ones; make a new one: certgen init"}
+	}
+	return bundle, nil
+}
+
+// Without returns a copy that lacks those certificates.
+func (b Bundle) Without(remove ...*x509.Certificate) Bundle {
+	return slices.DeleteFunc(slices.Clone(b), Bundle(remove).Contains)
+}
+
+// LenientBundle reads what x509.CertPool.AppendCertsFromPEM, and so kube-aggregator, takes from a caBundle: it passes over
+// everything that it cannot use.
+func LenientBundle(data []byte) Bundle {
+	var out Bundle
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			return out
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			continue
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			out = append(out, cert)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,6 +86,28 @@ func TestBundleMerge(t *testing.T) {
 	}
 }
 
+func TestParseCAs(t *testing.T) {
+	expired := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: at(epoch.Add(-CALifetime - time.Minute))})
+	ca := newServingCA(t)
+	leaf, err := ca.IssueServing(ServingOptions{DNSNames: []string{"widgets.demo.svc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct{ file, want string }{
+		"not PEM":      {"x", "PEM"},
+		"a leaf":       {string(ca.CertPEM) + string(leaf.CertPEM), "expected CAs only"},
+		"only expired": {string(expired.CertPEM), "found only expired ones"},
+	} {
+		if got, err := ParseCAs([]byte(tc.file), "a.crt", epoch); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "a.crt: ") {
+			t.Errorf("%s: got %d certificates and %v, want a.crt refused with %q", name, len(got), err, tc.want)
+		}
+	}
+	got, err := ParseCAs(append(expired.CertPEM, ca.CertPEM...), "a.crt", epoch)
+	if err != nil || !bytes.Equal(got.PEM(), ca.CertPEM) {
+		t.Errorf("got %d certificates, %v; want the one that is valid", len(got), err)
+	}
+}
+
 // FuzzParseBundle: no input may crash the parser, and what it accepts must come back the same.
 func FuzzParseBundle(f *testing.F) {
 	ca, err := NewCA(CAOptions{Name: "fuzz", Usage: x509.ExtKeyUsageServerAuth})
@@ -97,7 +120,6 @@ func FuzzParseBundle(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _ = ParsePrivateKey(data)
-		splitPEM(data)
 		b, err := ParseBundle(data)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -38,8 +39,27 @@ const (
 // Write stores the pair as tls.crt and tls.key in dir and, unless it is empty, the bundle as ca.crt. See WriteFiles.
 func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir, p.Files(bundle)) }
 
-// ReadKeyPair reads tls.crt and tls.key of dir as ParseKeyPair does.
-func ReadKeyPair(dir string) (*KeyPair, error) { return ReadPair(Dir(dir), "") }
+// ReadKeyPair reads a pair as ParseKeyPair does: tls.crt and tls.key of a directory or, of kubeadm's files, NAME.crt and the NAME.key
+// beside it.
+func ReadKeyPair(path string) (*KeyPair, error) {
+	name, isFile := strings.CutSuffix(path, ".crt")
+	if info, err := os.Stat(path); err != nil || info.IsDir() || !isFile {
+		return ReadPair(Dir(path), "")
+	}
+	certPEM, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read pair: %w", err)
+	}
+	keyPEM, err := os.ReadFile(name + ".key")
+	if err != nil {
+		return nil, fmt.Errorf("read pair: %w", err)
+	}
+	pair, err := ParseKeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return pair, nil
+}
 
 // WriteFiles replaces the set of files in dir in one step, and makes dir where it is missing. Callers must not write
 // to one directory at the same time (see Lock).
@@ -53,6 +73,8 @@ func ReadKeyPair(dir string) (*KeyPair, error) { return ReadPair(Dir(dir), "") }
 // The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
 // relative. The directory of the version before is removed at the end, which also tells servers to reload: their
 // watch follows the symlinks and sees the old file go, and would not see the rename of ..data.
+//
+// On Windows, where not every user may make symlinks and none can be replaced in one step, they are plain files, replaced one by one.
 func WriteFiles(dir string, files Files) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -61,6 +83,9 @@ func WriteFiles(dir string, files Files) error {
 		if err := os.Chmod(dir, caDirMode); err != nil {
 			return fmt.Errorf("set mode: %w", err)
 		}
+	}
+	if runtime.GOOS == "windows" {
+		return replaceFiles(dir, files)
 	}
 	version, err := writeVersion(dir, files)
 	if err != nil {
@@ -83,6 +108,27 @@ func WriteFiles(dir string, files Files) error {
 		return err
 	}
 	return removeOld(dir, version)
+}
+
+// replaceFiles replaces files one by one. Who reads between two of them finds a pair that does not match.
+func replaceFiles(dir string, files Files) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path, tmp := filepath.Join(dir, name), filepath.Join(dir, linkPrefix+name)
+		err := removeIfThere(tmp)
+		if err == nil {
+			err = writeFile(tmp, files[name])
+		}
+		if err == nil {
+			err = os.Rename(tmp, path)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("replace file: %w", err), removeIfThere(tmp))
+		}
+	}
+	if _, ok := files[BundleFile]; !ok {
+		return removeIfThere(filepath.Join(dir, BundleFile))
+	}
+	return nil
 }
 
 func holdsCAKey(files Files) bool {
@@ -213,8 +259,11 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// syncDir stores the names in a directory, as fsync of a file stores its content.
+// syncDir stores the names in a directory, as fsync of a file stores its content. Windows cannot do that.
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("open directory: %w", err)

@@ -44,3 +44,15 @@ func TestDirectoryOfCA(t *testing.T) {
 		}
 	}
 }
+
+// A mode is what was asked for, whatever the umask is.
+func TestWriteModeDespiteUmask(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := t.TempDir()
+	if err := issueServing(t, newServingCA(t), "a.b.svc").Write(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := tree(t, filepath.Join(dir, "..data")+"/")["tls.key"]; got != "-rw-------" {
+		t.Errorf("got key mode %s, want -rw-------", got)
+	}
+}

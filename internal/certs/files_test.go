@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,15 +79,24 @@ func TestWritePair(t *testing.T) {
 	}
 }
 
-// A mode is what was asked for, whatever the umask is.
-func TestWriteModeDespiteUmask(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0))
-	dir := t.TempDir()
-	if err := issueServing(t, newServingCA(t), "a.b.svc").Write(dir, nil); err != nil {
-		t.Fatal(err)
+// Where there are no symlinks, a pair is two plain files and what was beside the pair before goes too.
+func TestReplaceFiles(t *testing.T) {
+	ca, dir := newServingCA(t), t.TempDir()
+	first, second := issueServing(t, ca, "a.b.svc"), issueServing(t, ca, "a.b.svc")
+	for _, files := range []Files{first.Files(Bundle{ca.Certificate}), second.Files(nil)} {
+		if err := replaceFiles(dir, files); err != nil {
+			t.Fatal(err)
+		}
+		if pair, err := ReadKeyPair(dir); err != nil || !bytes.Equal(pair.CertPEM, files[CertFile].Data) {
+			t.Errorf("got %v, want the pair that was written", err)
+		}
 	}
-	if got := tree(t, filepath.Join(dir, "..data")+"/")["tls.key"]; got != "-rw-------" {
-		t.Errorf("got key mode %s, want -rw-------", got)
+	want := map[string]string{"tls.crt": "-rw-r--r--", "tls.key": "-rw-------"}
+	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if err := replaceFiles(filepath.Join(dir, "nowhere"), first.Files(nil)); err == nil {
+		t.Error("a directory that is not there: got no error")
 	}
 }
 

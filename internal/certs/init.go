@@ -148,7 +148,7 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 		}
 		report.Items = append(report.Items, c.items(opts.DryRun)...)
 	}
-	report.Next = []string{"certgen inspect " + opts.Dir}
+	report.Next = []string{"certgen verify " + opts.Dir}
 	for _, s := range opts.sets() {
 		report.Next = append(report.Next, s.next(opts.Dir)...)
 	}
@@ -203,7 +203,7 @@ func (o InitOptions) dir(name string) pairDir {
 func (o InitOptions) validateCommon() error {
 	var errs []error
 	if o.Dir == "" && o.Store == nil {
-		errs = append(errs, &InvalidError{"out", o.Dir, "expected the directory for the certificates, such as ./pki; it is made if missing"})
+		errs = append(errs, &InvalidError{"dir", o.Dir, "expected the directory for the certificates, such as ./pki; it is made if missing"})
 	}
 	for _, name := range o.With {
 		if !slices.Contains(SetNames(), name) {

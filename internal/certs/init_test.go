@@ -148,7 +148,7 @@ func TestInitReportsAllWrongOptions(t *testing.T) {
 		}
 		got = append(got, invalid.Field)
 	}
-	if diff := cmp.Diff([]string{"out", "service", "namespace", "dns", "ip"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"dir", "service", "namespace", "dns", "ip"}, got); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 	opts.Dir = filepath.Join(dir, "new")

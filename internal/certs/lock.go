@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 const lockFile = ".certgen.lock"
@@ -22,27 +22,16 @@ func Lock(ctx context.Context, dir string) (unlock func() error, err error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, lockFile)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, keyMode)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
+	lock := flock.New(path, flock.SetPermissions(keyMode))
+	// Locks of files have no wait with a limit, so it asks again; 50 ms is far shorter than what a person notices.
+	if _, err = lock.TryLockContext(ctx, 50*time.Millisecond); err == nil {
+		return lock.Close, nil
 	}
-	// flock has no wait with a limit, so ask again; 50 ms is far shorter than what a person notices.
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-		case err == nil:
-			return f.Close, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return nil, errors.Join(fmt.Errorf("wait for %s: %w", path, ctx.Err()), f.Close())
-			}
-			return nil, errors.Join(&RefusedError{Path: path, Reason: "expected to be alone, found another certgen at work in this directory; run this one again when it has ended"}, f.Close())
-		}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &RefusedError{Path: path, Reason: "expected to be alone, found another certgen at work in this directory; run this one again when it has ended"}
+	case errors.Is(err, context.Canceled):
+		return nil, fmt.Errorf("wait for %s: %w", path, err)
 	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
 }

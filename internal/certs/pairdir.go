@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/x509"
 	"fmt"
+	"runtime"
 )
 
 // pairDir is a pair's set of files and what was found in it. A file that is missing leaves its fields empty; one that
@@ -38,7 +39,7 @@ func (d *pairDir) load() error {
 	if _, d.keySeen = files[KeyFile]; d.keySeen {
 		d.key, d.keyErr = ParsePrivateKey(keyFile.Data)
 		// Its mode is left alone: a group may have been let in on purpose.
-		if mode := keyFile.Mode.Perm(); mode&0o077 != 0 {
+		if mode := keyFile.Mode.Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 			d.notes = append(d.notes, fmt.Sprintf("others can read %s (mode %04o); if that is not wanted: chmod 600 %[1]s", d.file(KeyFile), mode))
 		}
 	}

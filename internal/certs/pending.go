@@ -84,13 +84,13 @@ func request(l *leaf, out string) (*RequestReport, error) {
 		Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
 		ExtKeyUsage: extKeyUsageNames(l.want.extKeyUsages(), nil)[0], KeyType: keyType(csr.PublicKey),
 		Next: []string{
-			"# where the CA's key is: certgen sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " + grants(l.want),
-			"certgen accept " + l.name + " --out " + out + " --cert tls.crt --ca CA-CERTIFICATE",
+			"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " + grants(l.want),
+			"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
 		},
 	}, nil
 }
 
-// grants spells s as the flags of certgen sign.
+// grants spells s as the flags of certgen request sign.
 func grants(s spec) string {
 	var out []string
 	for _, names := range []struct {

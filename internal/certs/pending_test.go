@@ -33,7 +33,7 @@ func signPending(t *testing.T, path, ca string, change func(*SignOptions)) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := SignOptions{RequestFile: path, CADir: ca, Out: filepath.Join(t.TempDir(), "cert.crt"), Now: at(epoch)}
+	opts := SignOptions{RequestFile: path, CA: ca, Out: filepath.Join(t.TempDir(), "cert.crt"), Now: at(epoch)}
 	if opts.DNSNames, opts.IPs = request.DNSNames, toStrings(addresses(request)); len(opts.DNSNames)+len(opts.IPs) == 0 {
 		opts.User, opts.Groups = request.Subject.CommonName, request.Subject.Organization
 	}

@@ -47,7 +47,7 @@ func CreateFile(path string, file File) error {
 
 func removeIfThere(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove temporary file: %w", err)
+		return fmt.Errorf("remove file: %w", err)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // Groups a client's.
 type SignOptions struct {
 	RequestFile string // PKCS#10, PEM
-	CADir       string // with tls.crt and tls.key
+	CA          string // directory with tls.crt and tls.key, or NAME.crt with NAME.key beside it
 	Out         string // file for the certificate
 
 	DNSNames, IPs      []string
@@ -55,7 +55,7 @@ func SignRequest(opts SignOptions) (*IssueReport, error) {
 		return nil, err
 	}
 	now := clock(opts.Now)()
-	ca, err := ReadCA(opts.CADir, func() time.Time { return now })
+	ca, err := ReadCA(opts.CA, func() time.Time { return now })
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +78,14 @@ func SignRequest(opts SignOptions) (*IssueReport, error) {
 	}
 	return &IssueReport{
 		APIVersion: APIVersion, Kind: "SignReport", Item: Item{Name: s.commonName, Path: opts.Out, Action: d.action, Reason: d.reason, Notes: d.notes, Certificate: Describe(cert, now)},
-		Next: []string{"certgen inspect " + opts.Out},
+		Next: []string{"certgen verify " + opts.Out},
 	}, nil
 }
 
 func (o SignOptions) spec() (spec, error) {
 	var errs []error
 	for _, required := range []struct{ field, value, want string }{
-		{"ca", o.CADir, "the directory of the CA, with tls.crt and tls.key"}, {"out", o.Out, "a file for the certificate"},
+		{"ca", o.CA, "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"}, {"out", o.Out, "a file for the certificate"},
 	} {
 		if required.value == "" {
 			errs = append(errs, &InvalidError{required.field, "", "expected " + required.want})
@@ -107,15 +107,15 @@ func (o SignOptions) spec() (spec, error) {
 	return s, errors.Join(append(errs, err)...)
 }
 
-// ReadCA reads a CA from tls.crt and tls.key of dir as ParseCA does. What is wrong with it is a *RefusedError.
-func ReadCA(dir string, now func() time.Time) (*CA, error) {
-	pair, err := ReadKeyPair(dir)
+// ReadCA reads a CA, where ReadKeyPair finds it, as ParseCA does. What is wrong with it is a *RefusedError.
+func ReadCA(path string, now func() time.Time) (*CA, error) {
+	pair, err := ReadKeyPair(path)
 	if err != nil {
-		return nil, &RefusedError{Path: dir, Reason: "expected a CA: " + strings.TrimPrefix(err.Error(), "read "+dir+": ")}
+		return nil, &RefusedError{Path: path, Reason: "expected a CA: " + strings.TrimPrefix(err.Error(), "read "+path+": ")}
 	}
 	ca, err := ParseCA(pair.CertPEM, pair.KeyPEM, now)
 	if err != nil {
-		return nil, &RefusedError{Path: dir, Reason: err.Error()}
+		return nil, &RefusedError{Path: path, Reason: err.Error()}
 	}
 	return ca, nil
 }

@@ -37,7 +37,7 @@ func writeRequest(t *testing.T, template *x509.CertificateRequest) string {
 
 func signOptions(t *testing.T, request, ca string) SignOptions {
 	t.Helper()
-	return SignOptions{RequestFile: request, CADir: ca, Out: filepath.Join(t.TempDir(), "tls.crt"), Now: at(epoch)}
+	return SignOptions{RequestFile: request, CA: ca, Out: filepath.Join(t.TempDir(), "tls.crt"), Now: at(epoch)}
 }
 
 // A request that asks for nothing gets what is granted, and no more.
@@ -102,7 +102,7 @@ func TestSignRefusesMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opts := signOptions(t, tc.request, filepath.Join(from, ServingCADir))
 			if tc.grant(&opts); opts.User != "" {
-				opts.CADir = filepath.Join(from, FrontProxyCADir)
+				opts.CA = filepath.Join(from, FrontProxyCADir)
 			}
 			_, err := SignRequest(opts)
 			for _, want := range tc.want {
@@ -151,12 +151,12 @@ func TestSignOptions(t *testing.T) {
 		"masters":         {func(o *SignOptions) { o.DNSNames, o.User, o.Groups = nil, "a", []string{"system:masters"} }, "--allow-system-masters"},
 		"port":            {func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc:443"} }, "leave a port out"},
 		"long life":       {func(o *SignOptions) { o.Lifetime = 400 * day }, "--allow-long-lived"},
-		"no CA":           {func(o *SignOptions) { o.CADir = "" }, "expected the directory of the CA"},
+		"no CA":           {func(o *SignOptions) { o.CA = "" }, "expected the CA: a directory"},
 		"no file":         {func(o *SignOptions) { o.Out = "" }, "expected a file for the certificate"},
 		"excluded name":   {func(o *SignOptions) { o.DNSNames = []string{"gadgets.demo.svc"} }, "expected a name that the CA may sign"},
-		"CA for clients":  {func(o *SignOptions) { o.CADir = filepath.Join(from, FrontProxyCADir) }, "expected a CA for [serverAuth]"},
-		"a leaf as CA":    {func(o *SignOptions) { o.CADir = filepath.Join(from, ServingDir) }, "expected a CA certificate"},
-		"CA gone":         {func(o *SignOptions) { o.CADir = "nowhere" }, "expected a CA: read pair"},
+		"CA for clients":  {func(o *SignOptions) { o.CA = filepath.Join(from, FrontProxyCADir) }, "expected a CA for [serverAuth]"},
+		"a leaf as CA":    {func(o *SignOptions) { o.CA = filepath.Join(from, ServingDir) }, "expected a CA certificate"},
+		"CA gone":         {func(o *SignOptions) { o.CA = "nowhere" }, "expected a CA: read pair"},
 		"CA expired":      {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "it expired at"},
 		"request gone":    {func(o *SignOptions) { o.RequestFile = "nowhere" }, "expected a certificate request: no such file"},
 		"no request":      {func(o *SignOptions) { o.RequestFile = filepath.Join(from, ServingDir, CertFile) }, "expected one PEM block CERTIFICATE REQUEST"},

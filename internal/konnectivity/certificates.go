@@ -3,16 +3,17 @@
 package konnectivity
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/url"
-	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
@@ -27,142 +28,180 @@ type handshake struct {
 	serverName string // that the client dials; empty for the certificates of clients
 }
 
-// handshakes lists both sides of kube-apiserver's connections over TCP and of the agents' connections.
+// handshakes lists both sides of kube-apiserver's connections over TCP, of the agents' connections, and of the servers' connections
+// to kube-apiserver the one that must have a name.
 func (s *set) handshakes() []handshake {
 	var out []handshake
 	_, where := s.selection()
+	_, tcp := s.transport()
 	for _, p := range s.servers {
-		if tcp := s.proxyTCP(); tcp != nil && tcp.TLSConfig != nil {
+		if tcp != nil && tcp.TLSConfig != nil {
 			name := tcp.TLSConfig.TLSServerName
-			if u, err := url.Parse(tcp.URL); err == nil && name == "" {
-				name = u.Hostname()
+			if name == "" {
+				name = hostname(tcp.URL)
 			}
 			out = append(out,
-				handshake{"the server's certificate towards kube-apiserver", p.String(),
-					p.options.text("server-cert"), tcp.TLSConfig.CABundle, x509.ExtKeyUsageServerAuth, name},
-				handshake{"kube-apiserver's client certificate", where,
-					tcp.TLSConfig.ClientCert, p.options.text("server-ca-cert"), x509.ExtKeyUsageClientAuth, ""})
+				handshake{"the server's certificate for kube-apiserver", p.String(), p.flags["server-cert"], tcp.TLSConfig.CABundle, x509.ExtKeyUsageServerAuth, name},
+				handshake{"kube-apiserver's client certificate", where, tcp.TLSConfig.ClientCert, p.flags["server-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
 		}
 		for _, a := range s.agents {
-			out = append(out, handshake{"the server's certificate towards agents", p.String(),
-				p.options.text("cluster-cert"), a.options.text("ca-cert"), x509.ExtKeyUsageServerAuth, a.options.text("proxy-server-host")})
-			if p.options.text("cluster-ca-cert") != "" {
-				out = append(out, handshake{"the agents' client certificate", a.String(),
-					a.options.text("agent-cert"), p.options.text("cluster-ca-cert"), x509.ExtKeyUsageClientAuth, ""})
-			}
+			out = append(out,
+				handshake{"the server's certificate for agents", p.String(), p.flags["cluster-cert"], a.flags["ca-cert"], x509.ExtKeyUsageServerAuth, a.flags["proxy-server-host"]},
+				handshake{"the agents' client certificate", a.String(), a.flags["agent-cert"], p.flags["cluster-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
 		}
 	}
-	// A flag that is missing is another rule's.
+	// What is not set is not used, or is another rule's.
 	return slices.DeleteFunc(out, func(h handshake) bool { return h.cert == "" || h.cas == "" })
 }
 
-// checkNames: a certificate has the name or address that its client dials.
+func hostname(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// checkNames: a certificate contains the name or address that its client dials.
 func checkNames(s *set) []verify.Finding {
 	var out []verify.Finding
-	for _, h := range s.handshakes() {
-		b := s.bundle(h.cert)
-		// A name that only the cluster knows, such as $(HOST_IP), is not known here.
-		if len(b) == 0 || h.serverName == "" || strings.Contains(h.serverName, "$(") {
-			continue
+	check := func(what, file, dialled string) {
+		b := s.bundle(file)
+		// A name that only the cluster knows, such as $(HOST_IP), is not checked.
+		if len(b) == 0 || dialled == "" || strings.Contains(dialled, "$(") {
+			return
 		}
-		if err := b[0].VerifyHostname(h.serverName); err != nil {
-			out = append(out, finding(s.file(h.cert), "%s, but %s is dialled: %v", h.what, h.serverName, err))
+		if err := b[0].VerifyHostname(dialled); err != nil {
+			out = append(out, finding(s.file(file), "%s, but %s is dialled: %v", what, dialled, err))
+		}
+	}
+	for _, h := range s.handshakes() {
+		check(h.what, h.cert, h.serverName)
+	}
+	for _, p := range s.servers {
+		cluster := s.kubeconfigCluster(p)
+		dialled := cluster.TLSServerName
+		if dialled == "" {
+			dialled = hostname(cluster.Server)
+		}
+		for _, k := range s.apiServers {
+			check("kube-apiserver's certificate, for the server's kubeconfig", k.flags["tls-cert-file"], dialled)
 		}
 	}
 	return out
 }
 
+// kubeconfigCluster is the kube-apiserver that a server asks, with paths as its container has them. It is empty where the kubeconfig is
+// not among the files, which is no fault: its directory has a key.
+func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
+	name := p.flags["kubeconfig"]
+	config, err := clientcmd.LoadFromFile(s.file(name))
+	if err != nil || config.Contexts[config.CurrentContext] == nil {
+		return clientcmdapi.Cluster{}
+	}
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	if cluster == nil {
+		return clientcmdapi.Cluster{}
+	}
+	if file := cluster.CertificateAuthority; file != "" && !path.IsAbs(file) {
+		cluster.CertificateAuthority = path.Join(path.Dir(name), file)
+	}
+	return *cluster
+}
+
+// checkCAs: only CAs that sign nothing else decide who is an agent or kube-apiserver, because konnectivity accepts any client
+// certificate of its CAs, whatever its name; and each side accepts the certificate of the other.
+func checkCAs(s *set) []verify.Finding {
+	var out []verify.Finding
+	for _, p := range s.servers {
+		frontend, agents := p.flags["server-ca-cert"], p.flags["cluster-ca-cert"]
+		for _, flag := range []string{"server-ca-cert", "cluster-ca-cert"} {
+			if why := s.clusterCA(p, p.flags[flag]); why != "" {
+				out = append(out, finding(p.String(), "--%s=%s is %s: every user with a certificate is accepted", flag, p.flags[flag], why))
+			}
+		}
+		if frontend != "" && agents != "" && (frontend == agents || slices.ContainsFunc(s.bundle(agents), s.bundle(frontend).Contains)) {
+			out = append(out, finding(p.String(), "--server-ca-cert and --cluster-ca-cert have the same CA: an agent's certificate passes for kube-apiserver's"))
+		}
+	}
+	if _, tcp := s.transport(); tcp != nil && tcp.TLSConfig != nil && tcp.TLSConfig.CABundle == "" {
+		_, where := s.selection()
+		out = append(out, finding(where, "tlsConfig has no caBundle, so any CA that the machine trusts can vouch for the server"))
+	}
+	return append(out, s.checkPeers()...)
+}
+
+// clusterCA tells why a CA's file is that of the cluster's users, or returns "". Paths are compared too, because that CA is seldom
+// among the files.
+func (s *set) clusterCA(p *program, file string) string {
+	users := slices.Clone(s.clientCAs)
+	for _, k := range s.apiServers {
+		flag := k.flags["client-ca-file"]
+		if file != "" && file == flag {
+			return "the --client-ca-file of kube-apiserver"
+		}
+		users = append(users, s.bundle(flag)...)
+	}
+	for _, server := range s.servers {
+		users = append(users, s.bundle(s.kubeconfigCluster(server).CertificateAuthority)...)
+	}
+	switch v, _ := p.volumeAt(file); {
+	case file == "/etc/kubernetes/pki/ca.crt":
+		return "kubeadm's file of the cluster's CA"
+	case strings.HasPrefix(file, "/var/run/secrets/kubernetes.io/serviceaccount/"), v != nil && v.ConfigMap != nil && v.ConfigMap.Name == "kube-root-ca.crt":
+		return "the cluster's CA as pods have it"
+	}
+	for _, ca := range s.bundle(file) {
+		if users.Contains(ca) {
+			return fmt.Sprintf("%s, a CA of the cluster's users", ca.Subject)
+		}
+	}
+	return ""
+}
+
 // checkPeers: each side accepts the certificate of the other.
-func checkPeers(s *set) []verify.Finding {
-	out := s.kubeconfigFindings()
+func (s *set) checkPeers() []verify.Finding {
+	var out []verify.Finding
 	for _, h := range s.handshakes() {
 		shown, err := s.readBundle(h.cert)
 		cas, err2 := s.readBundle(h.cas)
 		if err := errors.Join(err, err2); err != nil {
 			for _, e := range certs.Flatten(err) {
-				out = append(out, verify.Finding{Object: h.object, Evidence: h.what + ": " + e.Error()})
+				out = append(out, finding(h.object, "%s: %v", h.what, e))
 			}
 			continue
 		}
-		_, err = shown[0].Verify(x509.VerifyOptions{
+		if _, err := shown[0].Verify(x509.VerifyOptions{
 			Roots: cas.Pool(), Intermediates: shown[1:].Pool(), CurrentTime: s.now, KeyUsages: []x509.ExtKeyUsage{h.usage},
-		})
-		if err != nil {
+		}); err != nil {
 			out = append(out, finding(s.file(h.cert), "%s is not accepted by the CAs in %s: %v", h.what, s.file(h.cas), err))
 		}
 	}
 	return out
 }
 
-// certificateFlags name the files that a program reads once, when it starts.
-var certificateFlags = map[string][]string{
-	serverName: {"server-cert", "server-ca-cert", "cluster-cert", "cluster-ca-cert"},
-	agentName:  {"agent-cert", "ca-cert"},
-}
-
-// HashAnnotation is the annotation of pods whose value follows the certificates, so that a new one is a rollout.
-const HashAnnotation = "certgen.example.com/konnectivity-certificates"
-
-// checkRestart: neither program reads a certificate twice.
-func checkRestart(s *set) []verify.Finding {
-	var out []verify.Finding
-	for role, programs := range map[string][]*program{serverName: s.servers, agentName: s.agents} {
-		for _, p := range programs {
-			hash, err := s.certificatesHash(p, certificateFlags[role])
-			if err != nil {
-				continue // checkPeers says so
-			}
-			if found := p.pod.Annotations[HashAnnotation]; found != hash {
-				out = append(out, finding(p.String(), "the pods' annotation %s is %q, the certificates have %s", HashAnnotation, found, hash))
-			}
-		}
-	}
-	return out
-}
-
-// certificatesHash is the beginning of the SHA-256 of the files, in the order of the flags.
-func (s *set) certificatesHash(p *program, flags []string) (string, error) {
-	var content bytes.Buffer
-	for _, name := range flags {
-		path := p.options.text(name)
-		if path == "" {
-			continue
-		}
-		data, err := os.ReadFile(s.file(path))
-		if err != nil {
-			return "", err
-		}
-		content.Write(data)
-	}
-	sum := sha256.Sum256(content.Bytes())
-	return hex.EncodeToString(sum[:8]), nil
-}
-
-// pairFindings are those of certgen verify for every pair that the set uses, and for the extension API server's own where it is here.
+// pairFindings are those of certgen verify for each pair that the set uses.
 func (s *set) pairFindings() []verify.Finding {
-	dirs := map[string]certs.Service{}
+	var dirs []string
 	for _, h := range s.handshakes() {
 		if file := s.file(h.cert); file != "" {
-			dirs[filepath.Dir(file)] = certs.Service{}
+			dirs = append(dirs, filepath.Dir(file))
 		}
 	}
-	for _, file := range s.files {
-		if service, ok := s.backend(); ok && filepath.Base(filepath.Dir(file)) == certs.ServingDir && filepath.Base(file) == certs.CertFile {
-			dirs[filepath.Dir(file)] = service
+	for _, p := range s.servers {
+		if file := s.file(path.Join(p.flags["kubeconfig"]+".d", certs.CertFile)); file != "" {
+			dirs = append(dirs, filepath.Dir(file))
 		}
 	}
+	slices.Sort(dirs)
 	var out []verify.Finding
-	for dir, service := range dirs {
-		report, err := verify.Paths([]string{dir}, verify.Options{Now: s.now, Service: service})
+	for _, dir := range slices.Compact(dirs) {
+		report, err := verify.Paths([]string{dir}, verify.Options{Now: s.now})
 		if err != nil {
 			continue // it was there a moment ago
 		}
-		for _, f := range report.Findings {
-			// Whom the peers trust is checkPeers' business, which knows the peers.
-			if f.Severity != verify.Info {
-				out = append(out, f)
-			}
-		}
+		// Who trusts a pair is checked by checkPeers, which knows the peers; verify reports it as info.
+		out = append(out, slices.DeleteFunc(report.Findings, func(f verify.Finding) bool { return f.Severity == verify.Info })...)
 	}
 	return out
 }

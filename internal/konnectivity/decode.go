@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -17,24 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/certs/verify"
 )
 
 const egressKind = "EgressSelectorConfiguration"
 
-// decoder is strict: a misspelt field would be a setting that is not there.
-var decoder = func() runtime.Decoder {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			panic(err) // two types under one name, whatever the input
-		}
-	}
-	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-}()
+// decoder is strict: a misspelt field is a setting that is missing.
+var decoder = serializer.NewCodecFactory(clientgoscheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// decode adds what is in a file. Kinds that are neither Kubernetes' nor kube-aggregator's are none of our business.
+// decode adds the documents of a file. What cannot be read is a finding.
 func (s *set) decode(path string, data []byte) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -42,66 +36,45 @@ func (s *set) decode(path string, data []byte) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
+		if err == nil {
+			err = s.decodeDocument(path, doc)
+		}
 		if err != nil {
-			s.unread = append(s.unread, unread{path, err})
+			s.unread = append(s.unread, verify.Finding{Object: path, Evidence: err.Error()})
 			return
 		}
-		s.decodeDocument(path, doc)
 	}
 }
 
-func (s *set) decodeDocument(path string, doc []byte) {
+func (s *set) decodeDocument(path string, doc []byte) error {
 	var meta metav1.TypeMeta
 	if err := yaml.Unmarshal(doc, &meta); err != nil {
-		s.unread = append(s.unread, unread{path, err})
-		return
+		return err
 	}
 	switch meta.Kind {
-	case "": // comments alone, or patches of kustomize
-		return
+	case "": // comments only, or a patch
+		return nil
 	case egressKind:
 		s.egresses = append(s.egresses, egressFile{path, filepath.Base(path), doc})
-		return
-	case "List":
-		s.decodeList(path, doc)
-		return
+		return nil
 	}
 	value, _, err := decoder.Decode(doc, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		return
+		return nil // no kind of a workload
 	}
 	if err != nil {
-		s.unread = append(s.unread, unread{path, fmt.Errorf("%s: %w", meta.Kind, err)})
-		return
+		return fmt.Errorf("%s: %w", meta.Kind, err)
 	}
 	s.objects = append(s.objects, object{path, value})
 	if cm, ok := value.(*corev1.ConfigMap); ok {
 		s.decodeConfigMap(path, cm)
 	}
+	return nil
 }
 
-// decodeList takes the items of kubectl get -o yaml apart.
-func (s *set) decodeList(path string, doc []byte) {
-	var list struct {
-		Items []runtime.RawExtension `json:"items"`
-	}
-	if err := yaml.Unmarshal(doc, &list); err != nil {
-		s.unread = append(s.unread, unread{path, err})
-		return
-	}
-	for _, item := range list.Items {
-		s.decodeDocument(path, item.Raw)
-	}
-}
-
-// decodeConfigMap finds configurations that a kube-apiserver in a pod has from a ConfigMap.
+// decodeConfigMap finds the configuration of a kube-apiserver that runs in a pod.
 func (s *set) decodeConfigMap(path string, cm *corev1.ConfigMap) {
-	var keys []string
-	for key := range cm.Data {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 		var meta metav1.TypeMeta
 		if yaml.Unmarshal([]byte(cm.Data[key]), &meta) == nil && meta.Kind == egressKind {
 			s.egresses = append(s.egresses, egressFile{fmt.Sprintf("%s ConfigMap/%s %s", path, cm.Name, key), key, []byte(cm.Data[key])})

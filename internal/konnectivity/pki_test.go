@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/x509"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,16 +16,21 @@ import (
 	"example.com/extension-apiserver/internal/kubeconfig"
 )
 
+// addresses are what is dialled: by agents, and by the server to ask kube-apiserver.
+type addresses struct{ agentServer, kubeAPIServer string }
+
+var (
+	named = addresses{"konnectivity.example.com", "10.0.0.1"}
+	ipv6  = addresses{"fd00::9", "fd00::1"}
+)
+
 // pki is a directory with every pair, and the kubeconfig of the server, made once.
 var pki = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "konnectivity-pki-")
 	if err != nil {
 		return "", err
 	}
-	if err := newPKI(dir); err != nil {
-		return "", err
-	}
-	return dir, nil
+	return dir, newPKI(dir, named)
 })
 
 func TestMain(m *testing.M) {
@@ -35,12 +41,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func newPKI(dir string) error {
+func newPKI(dir string, a addresses) error {
 	ctx := context.Background()
 	if _, err := certs.Init(ctx, certs.InitOptions{
 		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "fixture-apiserver", Namespace: "fixture-system"},
-		KonnectivityAgentServerNames: []string{"konnectivity.example.com"},
+		KonnectivityAgentServerNames: []string{a.agentServer},
 	}); err != nil {
+		return err
+	}
+	if err := kubeAPIServerCertificate(dir, a.kubeAPIServer); err != nil {
 		return err
 	}
 	users, err := certs.NewCA(certs.CAOptions{Name: "users-ca", Usage: x509.ExtKeyUsageClientAuth})
@@ -59,13 +68,29 @@ func newPKI(dir string) error {
 		return err
 	}
 	_, err = kubeconfig.Write(ctx, kubeconfig.Options{
-		Client: certs.ClientOptions{User: "system:konnectivity-server"}, CADir: filepath.Join(dir, "users-ca"), Server: "https://127.0.0.1:6443",
+		Client: certs.ClientOptions{User: "system:konnectivity-server"}, CA: filepath.Join(dir, "users-ca"), Server: "https://" + net.JoinHostPort(a.kubeAPIServer, "6443"),
 		ServerCAFile: serverCA, Out: filepath.Join(dir, "kubeconfig", "konnectivity-server.kubeconfig"),
 	})
 	return err
 }
 
-// newSet writes a combination, with the pairs and with the annotations that follow them, into a directory.
+// kubeAPIServerCertificate writes that of kube-apiserver with the names that kubeadm gives it.
+func kubeAPIServerCertificate(dir, advertised string) error {
+	ca, err := certs.NewCA(certs.CAOptions{Name: "kubernetes", Usage: x509.ExtKeyUsageServerAuth})
+	if err != nil {
+		return err
+	}
+	pair, err := ca.IssueServing(certs.ServingOptions{
+		DNSNames: []string{"node-1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		IPs:      []string{"10.96.0.1", advertised},
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "apiserver.crt"), pair.CertPEM, 0o600)
+}
+
+// newSet writes a combination, with the pairs, into a directory.
 func newSet(t testing.TB, files map[string]string) string {
 	t.Helper()
 	from, err := pki()

@@ -3,7 +3,7 @@
 package konnectivity
 
 import (
-	"fmt"
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -12,14 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // workload is what makes pods, or one static pod.
 type workload struct {
 	file, kind string
 	meta       metav1.ObjectMeta
-	replicas   int32 // 0 for kinds whose number nobody says here: static pods and DaemonSets
+	replicas   int32 // 0 for kinds whose number is not in the manifest: static pods and DaemonSets
 	pod        corev1.PodTemplateSpec
 }
 
@@ -29,8 +28,7 @@ func (w *workload) String() string { return w.file + " " + w.kind + "/" + w.meta
 type program struct {
 	*workload
 	container corev1.Container
-	sidecar   bool // it shares its pod with kube-apiserver
-	options   options
+	flags     map[string]string // without dashes; a flag without a value is "true"
 }
 
 // The containers' names by which roles are known, and the last part of the images' names.
@@ -42,37 +40,46 @@ const (
 
 func (s *set) findPrograms() {
 	for _, w := range s.workloads() {
-		containers := slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers)
-		beside := slices.ContainsFunc(containers, func(c corev1.Container) bool { return hasRole(c, apiServerName, apiServerImage) })
-		for _, c := range containers {
-			p := &program{workload: w, container: c, sidecar: beside}
+		for _, c := range slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers) {
+			p := &program{workload: w, container: c, flags: s.flags(w, c)}
 			switch {
 			case hasRole(c, serverName, serverImage):
-				p.options = s.parseOptions(p, serverFlags)
 				s.servers = append(s.servers, p)
 			case hasRole(c, agentName, agentImage):
-				p.options = s.parseOptions(p, agentFlags)
 				s.agents = append(s.agents, p)
 			case hasRole(c, apiServerName, apiServerImage):
-				p.options = s.parseOptions(p, apiServerFlags)
 				s.apiServers = append(s.apiServers, p)
 			}
 		}
 	}
 }
 
-func hasRole(c corev1.Container, name, image string) bool {
-	repository, _, _ := splitImage(c.Image)
-	return c.Name == name || path.Base(repository) == image
+// flags reads a container's arguments. kubeadm writes them into the command, after the program.
+func (s *set) flags(w *workload, c corev1.Container) map[string]string {
+	args := c.Args
+	if len(c.Command) > 1 {
+		args = slices.Concat(c.Command[1:], args)
+	}
+	out := map[string]string{}
+	for i, arg := range args {
+		name, value, found := strings.Cut(arg, "=")
+		switch {
+		case !strings.HasPrefix(name, "-"):
+			continue
+		case !found && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
+			value = args[i+1]
+		case !found:
+			value = "true"
+		}
+		out[strings.TrimLeft(name, "-")] = s.expand(w, c, value)
+	}
+	return out
 }
 
-// splitImage takes an image's reference apart.
-func splitImage(reference string) (repository, tag, digest string) {
-	repository, digest, _ = strings.Cut(reference, "@")
-	if i := strings.LastIndex(repository, ":"); i > strings.LastIndex(repository, "/") {
-		repository, tag = repository[:i], repository[i+1:]
-	}
-	return repository, tag, digest
+func hasRole(c corev1.Container, name, image string) bool {
+	base, _, _ := strings.Cut(path.Base(c.Image), "@")
+	base, _, _ = strings.Cut(base, ":")
+	return c.Name == name || base == image
 }
 
 func (s *set) workloads() []*workload {
@@ -100,12 +107,7 @@ func replicas(n *int32) int32 {
 	return *n
 }
 
-// selects tells whether a selector of labels finds the workload's pods in their namespace.
-func (w *workload) selects(namespace string, selector labels.Selector) bool {
-	return w.meta.Namespace == namespace && selector.Matches(labels.Set(w.pod.Labels))
-}
-
-// volumeAt returns the volume that the program sees at a path: the one with the longest mount path, and that mount.
+// volumeAt returns the volume that the program sees at a path, and its mount: the one with the longest path.
 func (p *program) volumeAt(name string) (*corev1.Volume, *corev1.VolumeMount) {
 	var best *corev1.VolumeMount
 	for i, m := range p.container.VolumeMounts {
@@ -125,7 +127,7 @@ func (p *program) volumeAt(name string) (*corev1.Volume, *corev1.VolumeMount) {
 	return nil, best
 }
 
-// user returns user and group of the program's process; nil for those that the image says.
+// user returns user and group of the program's process; nil for what the image decides.
 func (p *program) user() (user, group *int64) {
 	if pod := p.pod.Spec.SecurityContext; pod != nil {
 		user, group = pod.RunAsUser, pod.RunAsGroup
@@ -143,29 +145,30 @@ func (p *program) user() (user, group *int64) {
 
 var variable = regexp.MustCompile(`\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
 
-// expand does what kubelet does with $(NAME) in arguments. What is known in the cluster only, such as the address of a node, stays as it is;
-// what no environment variable stands for is returned as missing.
-func (s *set) expand(p *program, arg string) (expanded string, missing []string) {
-	expanded = variable.ReplaceAllStringFunc(arg, func(match string) string {
+// expand replaces $(NAME) as kubelet does. What only the cluster knows, such as the address of a node, stays as it is.
+func (s *set) expand(w *workload, c corev1.Container, arg string) string {
+	return variable.ReplaceAllStringFunc(arg, func(match string) string {
 		name := variable.FindStringSubmatch(match)[1]
-		i := slices.IndexFunc(p.container.Env, func(e corev1.EnvVar) bool { return e.Name == name })
-		if i < 0 {
-			missing = append(missing, match)
-			return match
-		}
-		e := p.container.Env[i]
-		if e.ValueFrom == nil {
-			return e.Value
-		}
-		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil {
-			for _, cm := range all[*corev1.ConfigMap](s) {
-				if value, ok := cm.Data[ref.Key]; ok && cm.Name == ref.Name && cm.Namespace == p.meta.Namespace {
-					return value
+		for _, e := range c.Env {
+			switch {
+			case e.Name != name:
+			case e.ValueFrom == nil:
+				return e.Value
+			case e.ValueFrom.ConfigMapKeyRef != nil:
+				ref := e.ValueFrom.ConfigMapKeyRef
+				for _, o := range s.objects {
+					if cm, ok := o.value.(*corev1.ConfigMap); ok && cm.Name == ref.Name && cm.Namespace == w.meta.Namespace {
+						return cm.Data[ref.Key]
+					}
 				}
 			}
-			missing = append(missing, fmt.Sprintf("%s (ConfigMap %s, key %s)", match, ref.Name, ref.Key))
 		}
 		return match
 	})
-	return expanded, missing
 }
+
+// enabled tells whether a flag that is off by default is on.
+func (p *program) enabled(flag string) bool { return p.flags[flag] == "true" }
+
+// flagOr returns the value of a flag, or its default.
+func (p *program) flagOr(flag, standard string) string { return cmp.Or(p.flags[flag], standard) }

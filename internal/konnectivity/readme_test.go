@@ -23,7 +23,7 @@ func TestReadmeOverlays(t *testing.T) {
 	}
 	want := [][]string{
 		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0", "--egress-selector-config-file="},
-		{"proxy-server-host: konnectivity.example.com", HashAnnotation + ": 0123456789abcdef", "kind: NetworkPolicy", "proxy-agent:v0.36.0"},
+		{"proxy-server-host: konnectivity.example.com", "kind: NetworkPolicy", "proxy-agent:v0.36.0"},
 	}
 	if len(examples) != len(want) {
 		t.Fatalf("%d overlays, want %d", len(examples), len(want))

@@ -3,17 +3,19 @@
 package konnectivity
 
 import (
+	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
-	"example.com/extension-apiserver/internal/manifest"
 )
 
-// Options say what a set is checked against.
+// Options are what a set is checked against.
 type Options struct {
-	// ClientCAFiles hold the CAs of the cluster's users. None of them may decide who is an agent. The file that kube-apiserver's
-	// --client-ca-file names, and the CAs in kubeconfigs, are known without it where they are among the files.
+	// ClientCAFiles hold the CAs of the cluster's users, none of which may decide who is an agent. The CAs of kube-apiserver's
+	// --client-ca-file and of kubeconfigs are found without it where they are among the files.
 	ClientCAFiles []string
 	Now           time.Time
 }
@@ -40,23 +42,23 @@ func (r *Report) Failed(strict bool) bool {
 	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
 }
 
-// Verify holds the set in a directory against all rules. The directory holds manifests (*.yaml, *.yml, *.json) anywhere below it, rendered,
-// and the pairs under the names that certgen init gives them (konnectivity-agent-server/tls.crt): a file that a manifest names
-// is found by the last two parts of its path. What is wrong with the set is a finding; an error is a directory that cannot be
-// read or holds no manifests, or a file of CAs that cannot be read.
+// Verify checks the set in a directory against all rules. The directory holds rendered manifests (*.yaml, *.yml, *.json) anywhere
+// below it, and the pairs under the names that certgen init gives them (konnectivity-agent-server/tls.crt): a file that a manifest
+// names is found by the last two parts of its path. Faults of the set are findings; Verify fails only if the directory cannot be
+// read or holds no manifests, or if a file of CAs cannot be read.
 func Verify(dir string, opts Options) (*Report, error) {
 	s, err := load(dir, opts.Now)
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range opts.ClientCAFiles {
-		b, err := manifest.ReadBundle(file, opts.Now)
+		b, err := readCAs(file, opts.Now)
 		if err != nil {
 			return nil, err
 		}
 		s.clientCAs = append(s.clientCAs, b...)
 	}
-	findings := append(verify.Run(rules, s, dir), s.pairFindings()...)
+	findings := slices.Concat(verify.Run(rules, s, dir), s.pairFindings())
 	r := &Report{
 		APIVersion: certs.APIVersion, Kind: "KonnectivityReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second),
 		Checked: s.parts(), Findings: append([]verify.Finding{}, verify.Sort(findings)...),
@@ -82,4 +84,12 @@ func (s *set) parts() []Part {
 		}
 	}
 	return out
+}
+
+func readCAs(path string, now time.Time) (certs.Bundle, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read CAs: %w", err)
+	}
+	return certs.ParseCAs(data, path, now)
 }

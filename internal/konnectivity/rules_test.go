@@ -16,7 +16,6 @@ var (
 	static  = shipped{mode: "grpc-uds"}
 	tcp     = shipped{mode: "http-connect-tcp", mtls: true}
 	sidecar = shipped{sidecar: true, mode: "grpc-uds"}
-	leases  = shipped{sidecar: true, mode: "grpc-uds", leases: true}
 )
 
 // example is a combination that is right, and what breaks it.
@@ -24,7 +23,6 @@ type example struct {
 	id, name string
 	set      shipped
 	replace  []string // pairs of what is there and what shall be, in all files
-	add      string   // another manifest
 	change   func(t *testing.T, dir string)
 	want     string          // in the evidence, or for a fix in the fix
 	severity verify.Severity // empty: error
@@ -35,7 +33,7 @@ type example struct {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
-	for _, tc := range slices.Concat(egressExamples, agentExamples, serverExamples, clusterExamples) {
+	for _, tc := range examples {
 		tested[tc.id] = true
 		t.Run(tc.id+" "+tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,9 +48,6 @@ func TestRules(t *testing.T) {
 				if !found {
 					t.Fatalf("%q is in no file", pair[0])
 				}
-			}
-			if tc.add != "" {
-				files["more.yaml"] = tc.add
 			}
 			dir := newSet(t, files)
 			if tc.change != nil {
@@ -82,7 +77,7 @@ func (tc example) compare(t *testing.T, report *Report) {
 			if f.Object == "" || f.Fix == "" {
 				t.Errorf("%s says neither where nor what to do: %+v", f.ID, f)
 			}
-		case f.ID != "K16" && !slices.Contains(tc.also, f.ID):
+		case !slices.Contains(tc.also, f.ID):
 			t.Errorf("%s is found too: %s: %s", f.ID, f.Object, f.Evidence)
 		}
 	}

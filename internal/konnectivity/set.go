@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
 )
 
 // set is what a directory holds.
@@ -22,8 +23,8 @@ type set struct {
 
 	objects  []object
 	egresses []egressFile
-	files    []string // all that are no manifests
-	unread   []unread
+	files    []string         // all that are no manifests
+	unread   []verify.Finding // about manifests that could not be decoded
 
 	servers, agents, apiServers []*program
 }
@@ -31,7 +32,7 @@ type set struct {
 // object is a decoded object of a manifest.
 type object struct {
 	file  string
-	value any // a pointer to a type of k8s.io/api or kube-aggregator
+	value any // a pointer to a type of k8s.io/api
 }
 
 // egressFile is an EgressSelectorConfiguration, in a file of its own or in a ConfigMap.
@@ -39,12 +40,6 @@ type egressFile struct {
 	where string // for findings
 	name  string // of the file, by which kube-apiserver's flag names it
 	data  []byte
-}
-
-// unread is a part that could not be decoded.
-type unread struct {
-	where  string
-	reason error
 }
 
 // load reads the manifests (*.yaml, *.yml, *.json) and lists the other files in dir and all below it. Names that begin with ".." hold
@@ -91,17 +86,6 @@ func load(dir string, now time.Time) (*set, error) {
 	return s, nil
 }
 
-// all returns the objects of one type.
-func all[T any](s *set) []T {
-	var out []T
-	for _, o := range s.objects {
-		if v, ok := o.value.(T); ok {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
 // file finds the file that a program will find under a path, by the last two parts of the path: the directory of a pair, as certgen
 // init names it, and the file in it. It returns "" when there is none.
 func (s *set) file(path string) string {
@@ -114,7 +98,7 @@ func (s *set) file(path string) string {
 	return ""
 }
 
-// bundle reads the certificates in the file of a path. nil stands for a file that is missing or cannot be parsed; checkPeers says so.
+// bundle reads the certificates in the file of a path; nil if it is missing or cannot be parsed, which checkPeers reports.
 func (s *set) bundle(path string) certs.Bundle {
 	b, err := s.readBundle(path)
 	if err != nil {

@@ -5,11 +5,9 @@ package konnectivity
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,12 +25,11 @@ type shipped struct {
 	sidecar   bool
 	mode      string // the name of a file in konnectivity/egress
 	mtls      bool
-	leases    bool
 	daemonSet bool
 }
 
 func (c shipped) String() string {
-	return fmt.Sprintf("sidecar=%t,%s,mtls=%t,leases=%t,daemonset=%t", c.sidecar, c.mode, c.mtls, c.leases, c.daemonSet)
+	return fmt.Sprintf("sidecar=%t,%s,mtls=%t,daemonset=%t", c.sidecar, c.mode, c.mtls, c.daemonSet)
 }
 
 // combinations are all that there are. A sidecar shares a volume with kube-apiserver and needs no TCP.
@@ -42,11 +39,9 @@ func combinations() []shipped {
 	for _, sidecar := range both {
 		for _, mode := range []string{"grpc-uds", "http-connect-uds", "http-connect-tcp"} {
 			for _, mtls := range both {
-				for _, leases := range both {
-					for _, daemonSet := range both {
-						if c := (shipped{sidecar, mode, mtls, leases, daemonSet}); !sidecar || mode != "http-connect-tcp" {
-							out = append(out, c)
-						}
+				for _, daemonSet := range both {
+					if c := (shipped{sidecar, mode, mtls, daemonSet}); !sidecar || mode != "http-connect-tcp" {
+						out = append(out, c)
 					}
 				}
 			}
@@ -66,31 +61,20 @@ func (c shipped) files(t testing.TB) map[string]string {
 	}
 	out := map[string]string{
 		"agents.yaml": kustomize(t, "", []string{"konnectivity/agents/base"}, slices.Concat(
-			component("agents", "daemonset", c.daemonSet), component("agents", "mtls", c.mtls), component("agents", "leases", c.leases),
+			component("agents", "daemonset", c.daemonSet), component("agents", "mtls", c.mtls),
 			[]string{"konnectivity/agents/components/network-policy"})),
-		"backend.yaml": kustomize(t, "", []string{"test/fixture/manifests/production"}, nil),
-	}
-	// The server asks for nothing where agents have certificates and there are no leases.
-	if !c.mtls {
-		out["rbac.yaml"] = kustomize(t, "", []string{"konnectivity/server/rbac"}, component("server/rbac", "leases", c.leases))
-	} else if c.leases {
-		out["rbac.yaml"] = kustomize(t, "", nil, component("server/rbac", "leases", true))
+		"rbac.yaml": kustomize(t, "", []string{"konnectivity/server/rbac"}, nil),
 	}
 	folder := "server/static-pod"
 	if c.sidecar {
 		folder = "server/sidecar"
 	}
-	components := slices.Concat(
-		component(folder, "mtls", c.mtls), component(folder, c.mode, c.mode != "grpc-uds"), component(folder, "leases", c.leases),
-		component(folder, "kubeconfig", c.mtls && c.leases))
+	components := slices.Concat(component(folder, "mtls", c.mtls), component(folder, c.mode, c.mode != "grpc-uds"))
 	const testdata = "internal/konnectivity/testdata/"
 	if c.sidecar {
 		text := kustomize(t, "clusters-demo", []string{testdata + "kube-apiserver-deployment.yaml"},
 			slices.Concat([]string{"konnectivity/server/sidecar"}, components, []string{"konnectivity/images"}))
 		text = strings.Replace(text, "egress/grpc-uds.yaml\n", "egress/"+c.mode+".yaml\n", 1)
-		if c.leases {
-			text = strings.Replace(text, "replicas: 1\n", "replicas: 2\n", 1)
-		}
 		out["control-plane.yaml"] = text
 		return out
 	}
@@ -147,49 +131,6 @@ func kustomize(t testing.TB, namespace string, resources, components []string) s
 	}
 	rendered[key] = stdout.String()
 	return stdout.String()
-}
-
-var hashFound = regexp.MustCompile(`is "", the certificates have ([0-9a-f]{16})$`)
-
-// annotated gives the pods the annotations that K16 asks for.
-func annotated(t testing.TB, files map[string]string, bare *Report) map[string]string {
-	t.Helper()
-	out := maps.Clone(files)
-	for _, f := range bare.Findings {
-		if f.ID != "K16" {
-			continue
-		}
-		hash := hashFound.FindStringSubmatch(f.Evidence)
-		app := "konnectivity-agent"
-		if !strings.Contains(f.Object, "agents.yaml") {
-			app = "konnectivity-server"
-		}
-		if hash == nil {
-			t.Fatalf("no hash in %q", f.Evidence)
-		}
-		for name, text := range out {
-			if strings.Contains(f.Object, string(filepath.Separator)+name+" ") {
-				out[name] = annotate(t, text, app, hash[1])
-			}
-		}
-	}
-	return out
-}
-
-// annotate adds the annotation beside the label of the pods, which the rendered manifests have in this form.
-func annotate(t testing.TB, text, app, hash string) string {
-	t.Helper()
-	label := regexp.MustCompile(`(?m)^( *)labels:\n(( +)[-a-z0-9]+: .*\n)*( +)k8s-app: ` + app + `\n`)
-	all := label.FindAllStringIndex(text, -1)
-	if len(all) == 0 {
-		t.Fatalf("no label k8s-app: %s in\n%s", app, text)
-	}
-	for _, at := range slices.Backward(all) {
-		match := text[at[0]:at[1]]
-		indent := match[:strings.Index(match, "labels")]
-		text = text[:at[0]] + indent + "annotations: {" + HashAnnotation + ": \"" + hash + "\"}\n" + text[at[0]:]
-	}
-	return text
 }
 
 func check(t testing.TB, dir string) *Report {

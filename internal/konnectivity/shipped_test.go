@@ -2,29 +2,141 @@
 
 package konnectivity
 
-import "testing"
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
 
-// TestShipped: every combination of what konnectivity/ has, with certificates of certgen, is without error and warning; and without
-// the annotations, which nobody can know beforehand, there is nothing but them.
+	corev1 "k8s.io/api/core/v1"
+
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+// TestShipped: every combination of what konnectivity/ has, with certificates of certgen, is without findings.
 func TestShipped(t *testing.T) {
 	t.Parallel()
 	for _, c := range combinations() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			files := c.files(t)
-			bare := check(t, newSet(t, files))
-			for _, f := range bare.Findings {
-				if f.ID != "K16" {
-					t.Errorf("%s %s %s: %s", f.Severity, f.ID, f.Object, f.Evidence)
-				}
-			}
-			if n := len(bare.Findings); n != 2 || bare.Failed(false) || !bare.Failed(true) {
-				t.Errorf("%d findings without annotations, want a warning for the server and one for the agents", n)
-			}
-			report := check(t, newSet(t, annotated(t, files, bare)))
-			if len(report.Findings) > 0 || report.Failed(true) || len(report.Checked) != 4 {
+			dir := newSet(t, c.files(t))
+			if report := check(t, dir); len(report.Findings) > 0 || report.Failed(true) || len(report.Checked) != 4 {
 				t.Errorf("got %d parts and %+v, want 4 and no findings", len(report.Checked), report.Findings)
 			}
+			s, err := load(dir, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range slices.Concat(s.servers, s.agents) {
+				accepted(t, p)
+				sane(t, p)
+			}
+			for _, p := range s.servers {
+				saneServer(t, p)
+			}
+			for _, p := range s.agents {
+				saneAgent(t, p, s.servers[0])
+			}
 		})
+	}
+}
+
+// TestIPv6Only: a cluster without IPv4 has the same manifests.
+func TestIPv6Only(t *testing.T) {
+	t.Parallel()
+	for _, c := range []shipped{static, tcp, sidecar} {
+		files := c.files(t)
+		for name, text := range files {
+			files[name] = strings.NewReplacer("konnectivity.example.com", ipv6.agentServer, "https://127.0.0.1:8131", "https://[::1]:8131", "10.96.0.0/16", "fd00:96::/112").Replace(text)
+		}
+		dir := newSet(t, files)
+		remove()(t, dir)
+		if err := newPKI(pair(dir), ipv6); err != nil {
+			t.Fatal(err)
+		}
+		if report := check(t, dir); len(report.Findings) > 0 {
+			t.Errorf("%s: got %+v, want no findings", c, report.Findings)
+		}
+	}
+}
+
+// accepted: the program itself, with its own option package, accepts the names and the types of all flags. With --help it does nothing else.
+func accepted(t *testing.T, p *program) {
+	t.Helper()
+	name := map[bool]string{true: serverImage, false: agentImage}[p.container.Name == serverName]
+	args := slices.Concat(p.container.Args, []string{"--help"})
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, name), args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %q: %v; run make controlplane if there is no such program\n%.300s", name, args, err, out)
+	}
+}
+
+// sane is what holds for servers and agents.
+func sane(t *testing.T, p *program) {
+	t.Helper()
+	for _, arg := range p.container.Args {
+		for _, match := range variable.FindAllStringSubmatch(arg, -1) {
+			if !slices.ContainsFunc(p.container.Env, func(e corev1.EnvVar) bool { return e.Name == match[1] }) {
+				t.Errorf("%s: %s has a variable that is not in env", p, arg)
+			}
+		}
+	}
+	if _, tag, _ := strings.Cut(p.container.Image, ":"); !strings.HasPrefix(tag, "v0."+strings.TrimPrefix(envtest.DefaultMinor, "1.")+".") {
+		t.Errorf("%s: the image is %s, want the minor version of Kubernetes %s", p, p.container.Image, envtest.DefaultMinor)
+	}
+	if p.kind != "Pod" && p.pod.Spec.NodeSelector[corev1.LabelOSStable] != string(corev1.Linux) {
+		t.Errorf("%s: node selector %v, want Linux", p, p.pod.Spec.NodeSelector)
+	}
+	if user, group := p.user(); user == nil || *user != 65532 || group == nil || *group != 65532 {
+		t.Errorf("%s: user %v and group %v, want those of the image", p, user, group)
+	}
+}
+
+func saneServer(t *testing.T, p *program) {
+	t.Helper()
+	within := func(flag string, least, most time.Duration) time.Duration {
+		d, err := time.ParseDuration(p.flags[flag])
+		if err != nil || d < least || d > most {
+			t.Errorf("%s: --%s=%s, %v; want %s to %s", p, flag, p.flags[flag], err, least, most)
+		}
+		return d
+	}
+	within("keepalive-time", time.Second, time.Minute)
+	// An agent gives up a dial after 5 s, kube-apiserver after 30 s.
+	within("backend-dial-timeout", 6*time.Second, 29*time.Second)
+	grace := 30 * time.Second // Kubernetes' default
+	if s := p.pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		grace = time.Duration(*s) * time.Second
+	}
+	within("graceful-shutdown-timeout", time.Second, grace-time.Second)
+	if p.container.LivenessProbe.HTTPGet.Path != "/healthz" {
+		t.Error("the liveness probe waits for an agent")
+	}
+	if ready := p.container.ReadinessProbe.HTTPGet.Path; p.kind != "Pod" && ready != "/healthz" {
+		t.Errorf("the sidecar's readiness is %s: kube-apiserver waits for an agent, which waits for kube-apiserver", ready)
+	}
+}
+
+func saneAgent(t *testing.T, p, server *program) {
+	t.Helper()
+	// The server disconnects agents that ping more often than every 30 s.
+	if d, err := time.ParseDuration(p.flags["keepalive-time"]); err != nil || d < 30*time.Second || d > 5*time.Minute {
+		t.Errorf("%s: --keepalive-time=%s", p, p.flags["keepalive-time"])
+	}
+	if p.flags["proxy-server-port"] != server.flags["agent-port"] {
+		t.Errorf("%s: --proxy-server-port=%s, the server has --agent-port=%s", p, p.flags["proxy-server-port"], server.flags["agent-port"])
+	}
+	file := p.flags["service-account-token-path"]
+	if file == "" {
+		return
+	}
+	if p.meta.Namespace != server.flags["agent-namespace"] || p.pod.Spec.ServiceAccountName != server.flags["agent-service-account"] {
+		t.Errorf("%s: ServiceAccount %s/%s, the server wants %v", p, p.meta.Namespace, p.pod.Spec.ServiceAccountName, server.flags)
+	}
+	v, _ := p.volumeAt(file)
+	if v == nil || v.Projected == nil || v.Projected.Sources[0].ServiceAccountToken.Audience != server.flags["authentication-audience"] {
+		t.Errorf("%s: the token at %s is from %+v, want the audience %s", p, file, v, server.flags["authentication-audience"])
 	}
 }

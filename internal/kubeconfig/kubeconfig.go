@@ -31,7 +31,7 @@ const lockWait = 5 * time.Second
 // Options say whose certificate is made, by which CA, and which server it is for.
 type Options struct {
 	Client       certs.ClientOptions
-	CADir        string // CA of the cluster's users, with tls.crt and tls.key
+	CA           string // CA of the cluster's users, as certs.ReadCA finds it
 	Server       string // URL, https
 	ServerCAFile string // CAs that vouch for the server
 	Out          string // file for the kubeconfig
@@ -56,7 +56,7 @@ func Write(ctx context.Context, opts Options) (*certs.IssueReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := certs.ReadCA(opts.CADir, func() time.Time { return now })
+	ca, err := certs.ReadCA(opts.CA, func() time.Time { return now })
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func Write(ctx context.Context, opts Options) (*certs.IssueReport, error) {
 func (o Options) validate() error {
 	errs := []error{o.Client.Validate()}
 	for _, required := range []struct{ field, value, want string }{
-		{"ca", o.CADir, "the directory of the CA of the cluster's users, with tls.crt and tls.key"},
+		{"ca", o.CA, "the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"},
 		{"server-ca", o.ServerCAFile, "the file of the CAs that vouch for the server"},
 		{"out", o.Out, "a file for the kubeconfig"},
 	} {

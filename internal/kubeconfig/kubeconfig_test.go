@@ -64,7 +64,7 @@ func (c cluster) options(t *testing.T) Options {
 	t.Helper()
 	return Options{
 		Client: certs.ClientOptions{User: "jane", Groups: []string{"dev", "ops"}},
-		CADir:  c.usersCA, Server: c.url, ServerCAFile: c.serverCA, Out: filepath.Join(t.TempDir(), "jane.kubeconfig"),
+		CA:     c.usersCA, Server: c.url, ServerCAFile: c.serverCA, Out: filepath.Join(t.TempDir(), "jane.kubeconfig"),
 	}
 }
 
@@ -161,10 +161,10 @@ func TestKubeconfigRefuses(t *testing.T) {
 		"long life":      {func(o *Options) { o.Client.Lifetime = 400 * 24 * time.Hour }, "--allow-long-lived", 1},
 		"key type":       {func(o *Options) { o.Client.KeyType = "ed25519" }, "refuse Ed25519", 1},
 		"their file":     {func(o *Options) { o.Out = theirs }, "found one with other content", 0},
-		"CA gone":        {func(o *Options) { o.CADir = "nowhere" }, "expected a CA", 0},
+		"CA gone":        {func(o *Options) { o.CA = "nowhere" }, "expected a CA", 0},
 		"server CA gone": {func(o *Options) { o.ServerCAFile = "nowhere" }, "expected the CAs that vouch for the server", 0},
 		"server CA junk": {func(o *Options) { o.ServerCAFile = theirs }, "expected a PEM block CERTIFICATE", 0},
-		"key as CA file": {func(o *Options) { o.ServerCAFile = filepath.Join(o.CADir, certs.KeyFile) }, "PRIVATE KEY", 0},
+		"key as CA file": {func(o *Options) { o.ServerCAFile = filepath.Join(o.CA, certs.KeyFile) }, "PRIVATE KEY", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := c.options(t)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
 // TestBlocked stops rotations at what cannot be seen, mends that, and runs them to their end. Users get answers all
@@ -38,9 +40,9 @@ func TestBlocked(t *testing.T) {
 		{"no answers with the new serving CA alone", ServingCA, "distrust", "503", true, false,
 			func(f *fakeCluster) { failing(f, func() bool { return len(f.second) == 1 && f.version > 2 }) }},
 		{"an endpoint does not see the new proxy CA", FrontProxyCA, "trust", "expected the certificate", false, true,
-			func(f *fakeCluster) { f.probe = NotTrusted }},
+			func(f *fakeCluster) { f.probe = cluster.NotTrusted }},
 		{"an endpoint takes the proxy for a user", FrontProxyCA, "trust", "found AsUser", false, false,
-			func(f *fakeCluster) { f.probe = AsUser }},
+			func(f *fakeCluster) { f.probe = cluster.AsUser }},
 		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap", "held the CA CN=front-proxy-ca", true, true,
 			func(f *fakeCluster) { f.foreignCA = f.cert(certs.FrontProxyCADir) }},
 		{"no answers with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
@@ -127,10 +129,10 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
 		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
 		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {
-			f.users = string(sameKeyCA(f.t, readTestCA(f, certs.FrontProxyCADir)).CertPEM)
+			f.users = string(clustertest.SameKeyCA(f.t, readTestCA(f, certs.FrontProxyCADir)).CertPEM)
 		}},
 		{"a CA of users below the front proxy's", FrontProxyCA, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fakeCluster) {
-			f.users = string(signedPEM(f.t, newTestCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))
+			f.users = string(clustertest.SignedPEM(f.t, clustertest.NewCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))
 		}},
 		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file", func(f *fakeCluster) { f.users = "PEM" }},
 		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) {

@@ -20,6 +20,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
+	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
 var service = certs.Service{Name: "widgets", Namespace: "demo"}
@@ -32,7 +35,7 @@ type killed struct{}
 type fakeCluster struct {
 	t        *testing.T
 	dir      string
-	secrets  *Cluster // the serving pair and its CA are in Secrets, not in dir
+	secrets  apply.Client // the serving pair and its CA are in Secrets, not in dir
 	now      time.Time
 	caBundle certs.Bundle      // of v1
 	second   certs.Bundle      // of v2
@@ -47,10 +50,10 @@ type fakeCluster struct {
 	// worlds is, for each call, all that outlives the process then; nil means that nobody asks.
 	worlds []string
 	// Faults.
-	stuckLeaf  *x509.Certificate // what an endpoint serves whatever its file says
-	unseen     bool              // a kube-apiserver does not see changes
-	probe      ProbeResult       // instead of the right one
-	foreignCA  *x509.Certificate // in the file of a kube-apiserver, besides that of dir
+	stuckLeaf  *x509.Certificate   // what an endpoint serves whatever its file says
+	unseen     bool                // a kube-apiserver does not see changes
+	probe      cluster.ProbeResult // instead of the right one
+	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, besides that of dir
 	failAnswer func() error
 	identities int             // of kube-apiservers
 	noReview   bool            // no API tells which certificate a kube-apiserver shows
@@ -115,7 +118,7 @@ func newFakeInSecrets(t *testing.T) *fakeCluster {
 	t.Helper()
 	f := newFake(t)
 	ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: "ca"}, Data: map[string][]byte{}}
-	f.secrets = fakeClients(nil, ca)
+	f.secrets = apply.Client{Cluster: clustertest.New(nil, ca)}
 	f.secrets.Now = func() time.Time { return f.now }
 	for _, set := range []string{certs.ServingCADir, certs.ServingDir} {
 		files, err := certs.Dir(f.dir).Read(set)
@@ -134,10 +137,10 @@ func newFakeInSecrets(t *testing.T) *fakeCluster {
 
 // store is opened anew, as a new process does.
 func (f *fakeCluster) store() certs.Store {
-	if f.secrets == nil {
+	if f.secrets.Cluster == nil {
 		return certs.Dir(f.dir)
 	}
-	s, err := f.secrets.openSecrets(f.t.Context(), SecretOptions{Service: service, Secret: "s", CASecret: "ca"})
+	s, err := openSecrets(f.t.Context(), f.secrets, SecretOptions{Service: service, Secret: "s", CASecret: "ca"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -181,7 +184,7 @@ func (f *fakeCluster) step() {
 func (f *fakeCluster) world() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%x %x %x", f.caBundle.PEM(), f.second.PEM(), f.trusted.PEM())
-	if f.secrets != nil {
+	if f.secrets.Cluster != nil {
 		list, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).List(f.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			f.t.Fatal(err)
@@ -319,4 +322,4 @@ func (f *fakeCluster) stateText() string {
 }
 
 // sameCAs compares as sets.
-func sameCAs(a, b certs.Bundle) bool { return sameSet(a.PEM(), b) }
+func sameCAs(a, b certs.Bundle) bool { return len(a.Without(b...)) == 0 && len(b.Without(a...)) == 0 }

@@ -17,6 +17,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
@@ -48,9 +49,9 @@ func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, erro
 	return append([]certs.Service{service}, f.others...), nil
 }
 
-func (f *fakeCluster) Endpoints(context.Context, certs.Service) ([]Endpoint, error) {
+func (f *fakeCluster) Endpoints(context.Context, certs.Service) ([]cluster.Endpoint, error) {
 	f.step()
-	return []Endpoint{{Address: "10.0.0.1:443", Ready: true}, {Address: "10.0.0.2:443"}}, nil
+	return []cluster.Endpoint{{Address: "10.0.0.1:443", Ready: true}, {Address: "10.0.0.2:443"}}, nil
 }
 
 func (f *fakeCluster) KubeAPIServers(context.Context) ([]string, error) {
@@ -58,19 +59,19 @@ func (f *fakeCluster) KubeAPIServers(context.Context) ([]string, error) {
 	return []string{"https://10.0.1.1", "https://10.0.1.2"}, nil
 }
 
-func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bundle) ([]Served, error) {
+func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bundle) ([]cluster.Served, error) {
 	f.step()
 	leaf := f.served()
-	return []Served{
-		{Endpoint: Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf, Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
-		{Endpoint: Endpoint{Address: "10.0.0.2:443"}, Verdict: errors.New("connection refused")},
+	return []cluster.Served{
+		{Endpoint: cluster.Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf, Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
+		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"}, Verdict: errors.New("connection refused")},
 	}, nil
 }
 
 func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, remove certs.Bundle) error {
 	f.step()
 	for _, b := range []*certs.Bundle{&f.caBundle, &f.second} {
-		*b, f.version = without(b.Merge(f.now, add...), remove...), f.version+1
+		*b, f.version = b.Merge(f.now, add...).Without(remove...), f.version+1
 		f.step()
 		f.mustAnswer()
 		if err := f.answerLost(); err != nil {
@@ -103,7 +104,7 @@ func (f *fakeCluster) SeenBy(_ context.Context, kubeAPIServer string, a apiregis
 func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.APIService) error {
 	f.step()
 	if a.Name == "v1.broken" {
-		return &StatusError{"https://10.0.1.1", 503, "no endpoints"}
+		return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "no endpoints"}
 	}
 	if f.failAnswer != nil {
 		if err := f.failAnswer(); err != nil {
@@ -116,7 +117,7 @@ func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.A
 func (f *fakeCluster) FrontProxyShown(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
 	f.step()
 	if f.noReview || a.Name != "v1.widgets" {
-		return "", errNoReview
+		return "", cluster.ErrNoReview
 	}
 	dir := f.proxies[0]
 	if len(f.proxies) > 1 && strings.HasSuffix(kubeAPIServer, "2") {
@@ -129,7 +130,7 @@ func (f *fakeCluster) FrontProxyShown(_ context.Context, kubeAPIServer string, a
 	return certs.Fingerprint(cert), nil
 }
 
-func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e Endpoint, _ certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error) {
+func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, _ certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error) {
 	f.step()
 	switch {
 	case !e.Ready:
@@ -137,9 +138,9 @@ func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e Endpoint, _ certs.Ser
 	case f.probe != "":
 		return f.probe, nil
 	case f.verify(proxy.Certificate, f.trusted, x509.ExtKeyUsageClientAuth) != nil:
-		return NotTrusted, nil
+		return cluster.NotTrusted, nil
 	}
-	return Believed, nil
+	return cluster.Believed, nil
 }
 
 func (f *fakeCluster) TrustConfigMap(context.Context) (*corev1.ConfigMap, error) {
@@ -154,7 +155,7 @@ func (f *fakeCluster) Identities(context.Context) (int, error) { return max(f.id
 
 func (f *fakeCluster) ChangeFrontProxyCAs(_ context.Context, add, remove certs.Bundle) error {
 	f.step()
-	f.trusted = without(f.trusted.Merge(f.now, add...), remove...)
+	f.trusted = f.trusted.Merge(f.now, add...).Without(remove...)
 	f.step()
 	f.mustAnswer()
 	return f.answerLost()

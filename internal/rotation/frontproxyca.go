@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
@@ -70,11 +71,11 @@ func (p *procedure) bothProxiesBelieved(ctx context.Context) error {
 		for _, ca := range want {
 			if !found.Contains(ca) {
 				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
-					trustObject, ca.Subject, frontproxy.CAKey, p.opts.Store.Path(dir, certs.BundleFile))
+					cluster.TrustObject, ca.Subject, frontproxy.CAKey, p.opts.Store.Path(dir, certs.BundleFile))
 			}
 		}
 	}
-	return p.probe(ctx, p.nextLeaf, Believed)
+	return p.probe(ctx, p.nextLeaf, cluster.Believed)
 }
 
 func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
@@ -84,7 +85,7 @@ func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
 	}
 	bundle, err := certs.ParseBundle([]byte(cm.Data[frontproxy.CAKey]))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", trustObject, frontproxy.CAKey, err)
+		return nil, fmt.Errorf("%s: %s: %w", cluster.TrustObject, frontproxy.CAKey, err)
 	}
 	return bundle, nil
 }
@@ -130,7 +131,7 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	return errors.Join(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, certs.Bundle{ca}),
 		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
 			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read one of %s?",
-			trustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(files, ", ")))
+			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(files, ", ")))
 }
 
 // settle returns nil when the ConfigMap has been without the CA for long enough.
@@ -164,10 +165,10 @@ func (p *procedure) oldProxyDistrusted(ctx context.Context) error {
 	if err := p.newProxyWorks(ctx); err != nil {
 		return err
 	}
-	if err := p.probe(ctx, p.nextLeaf, Believed); err != nil {
+	if err := p.probe(ctx, p.nextLeaf, cluster.Believed); err != nil {
 		return err
 	}
-	if err := p.probe(ctx, p.currentLeaf, NotTrusted); err != nil {
+	if err := p.probe(ctx, p.currentLeaf, cluster.NotTrusted); err != nil {
 		return err
 	}
 	return p.settle(old)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 )
 
 // TestTwoHosts kills the rotations of the front proxy at every write, with two kube-apiservers that read files of their own, and
@@ -235,7 +236,7 @@ func TestPutBackIntoConfigMap(t *testing.T) {
 	old := f.cert(certs.FrontProxyCADir)
 	f.failAnswer = func() error {
 		if len(f.trusted) > 0 && !f.trusted.Contains(old) {
-			return &StatusError{"https://10.0.1.1", 503, "distrusted"}
+			return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "distrusted"}
 		}
 		return nil
 	}
@@ -263,7 +264,7 @@ func TestAbortTakesOutOfConfigMap(t *testing.T) {
 			f := newFake(t)
 			b := f.before()
 			f.runTo(FrontProxyCA, "trust", EventObserved)
-			next := without(f.publish(), b.proxyCA)
+			next := f.publish().Without(b.proxyCA)
 			if len(next) != 1 {
 				t.Fatalf("got %d new CAs in the ConfigMap, want 1", len(next))
 			}

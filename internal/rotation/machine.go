@@ -231,6 +231,9 @@ func (m *machine) abort(ctx context.Context) error {
 		}
 		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
 		if err := m.undo(ctx, s, true); err != nil {
+			if blocked, ok := errors.AsType[*BlockedError](err); ok {
+				blocked.Aborting = true
+			}
 			m.state.Blocked = err.Error()
 			return errors.Join(m.state.write(m.opts.Store), err)
 		}

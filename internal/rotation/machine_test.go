@@ -82,7 +82,7 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 	}
 	old, _ := filepath.Glob(filepath.Join(f.dir, "*.old-*"))
 	want := 0
-	if rotation == ServingCA && f.secrets == nil || rotation == FrontProxyCA {
+	if rotation == ServingCA && f.secrets.Cluster == nil || rotation == FrontProxyCA {
 		want = 1
 	}
 	if len(old) != want {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
 // MaintainOptions say where a cluster keeps its own serving certificate, and how long to wait for what.
@@ -64,7 +65,7 @@ func (o MaintainOptions) Validate() error {
 //
 // It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone needs
 // a person. It holds the Lease of the Service, but not while it waits for APIServices.
-func (c *Cluster) Maintain(ctx context.Context, o MaintainOptions) (report *RenewReport, err error) {
+func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *RenewReport, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -72,12 +73,12 @@ func (c *Cluster) Maintain(ctx context.Context, o MaintainOptions) (report *Rene
 		return nil, err
 	}
 	once := func() error {
-		return c.Exclusive(ctx, o.Service, func(ctx context.Context) error { report, err = c.maintainOnce(ctx, o); return err })
+		return c.Exclusive(ctx, o.Service, func(ctx context.Context) error { report, err = maintainOnce(ctx, c, o); return err })
 	}
 	if err := once(); err != nil || o.Wait == 0 {
 		return report, err
 	}
-	if err := c.waitForAPIServices(ctx, o); err != nil {
+	if err := waitForAPIServices(ctx, c, o); err != nil {
 		return report, err
 	}
 	err = once()
@@ -86,28 +87,28 @@ func (c *Cluster) Maintain(ctx context.Context, o MaintainOptions) (report *Rene
 
 // maintainOnce decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
 // everything trusts it before it is served.
-func (c *Cluster) maintainOnce(ctx context.Context, o MaintainOptions) (*RenewReport, error) {
+func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*RenewReport, error) {
 	report := newRenewReport()
-	store, err := c.openSecrets(ctx, o.SecretOptions)
+	store, err := openSecrets(ctx, c, o.SecretOptions)
 	if err != nil {
 		return nil, err
 	}
 	if state, err := ReadState(store); err != nil {
 		return nil, err
 	} else if state.Unfinished() {
-		if err := c.rotateHeld(ctx, o, store, report, underWay(state)); err != nil {
+		if err := rotateHeld(ctx, c, o, store, report, underWay(state)); err != nil {
 			return report, err
 		}
 	}
 	draft := &certs.Memory{Sets: maps.Clone(store.Sets), Name: store.path}
-	made, err := certs.Init(ctx, certs.InitOptions{Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Signer: o.Signer, Now: c.now})
+	made, err := certs.Init(ctx, certs.InitOptions{Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Signer: o.Signer, Now: c.Time})
 	if err != nil {
 		return nil, allowNewCA(err, o)
 	}
 	for _, item := range made.Items {
 		report.Items = append(report.Items, RenewItem{Path: item.Path, Action: item.Action, Reason: item.Reason, Notes: item.Notes})
 	}
-	if report.Apply, err = c.PlanApply(ctx, ApplyOptions{Service: o.Service, Store: draft, Secret: o.Secret}); err != nil {
+	if report.Apply, err = c.PlanApply(ctx, apply.Options{Service: o.Service, Store: draft, Secret: o.Secret}); err != nil {
 		return nil, err
 	}
 	if err := store.Write(certs.ServingCADir, draft.Sets[certs.ServingCADir]); err != nil {
@@ -116,37 +117,37 @@ func (c *Cluster) maintainOnce(ctx context.Context, o MaintainOptions) (*RenewRe
 	if err := c.Apply(ctx, report.Apply); err != nil {
 		return report, err
 	}
-	return report, c.rotateDueCA(ctx, o, report)
+	return report, rotateDueCA(ctx, c, o, report)
 }
 
 // rotateDueCA replaces a CA of which a third of its life is left, where its key is here.
-func (c *Cluster) rotateDueCA(ctx context.Context, o MaintainOptions, report *RenewReport) error {
-	store, err := c.openSecrets(ctx, o.SecretOptions)
+func rotateDueCA(ctx context.Context, c apply.Client, o MaintainOptions, report *RenewReport) error {
+	store, err := openSecrets(ctx, c, o.SecretOptions)
 	if err != nil {
 		return err
 	}
 	ca, err := certs.ReadCertificate(store, certs.ServingCADir)
-	if err != nil || !c.now().After(certs.RenewAt(ca)) || store.Sets[certs.ServingCADir][certs.KeyFile].Data == nil || len(report.Apply.Items) == 1 {
+	if err != nil || !c.Time().After(certs.RenewAt(ca)) || store.Sets[certs.ServingCADir][certs.KeyFile].Data == nil || len(report.Apply.Items) == 1 {
 		return err // the last: there is the Secret alone, and no API that trusts the CA
 	}
-	return c.rotateHeld(ctx, o, store, report, fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339)))
+	return rotateHeld(ctx, c, o, store, report, fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339)))
 }
 
 // rotateHeld rotates the CA under the Lease that Maintain holds.
-func (c *Cluster) rotateHeld(ctx context.Context, o MaintainOptions, store *secrets, report *RenewReport, why string) error {
+func rotateHeld(ctx context.Context, c apply.Client, o MaintainOptions, store *secrets, report *RenewReport, why string) error {
 	return report.rotate(ctx, Options{
 		Rotation: ServingCA, Store: store, Service: o.Service, Observer: c, Hold: cmp.Or(o.Hold, DefaultHold), Timeout: o.Timeout,
-		KeyType: o.KeyType, Progress: o.Progress, Now: c.now, leased: true,
+		KeyType: o.KeyType, Progress: o.Progress, Now: c.Time, leased: true,
 	}, store.Path(certs.ServingCADir), why)
 }
 
 // InSecrets does what Run or Abort do, for the pair and the CA in Secrets.
-func (c *Cluster) InSecrets(ctx context.Context, o SecretOptions, opts Options, do func(context.Context, Options) (*State, error)) (state *State, err error) {
+func InSecrets(ctx context.Context, c apply.Client, o SecretOptions, opts Options, do func(context.Context, Options) (*State, error)) (state *State, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	err = c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
-		if opts.Store, err = c.openSecrets(ctx, o); err != nil {
+		if opts.Store, err = openSecrets(ctx, c, o); err != nil {
 			return err
 		}
 		opts.Service, opts.Observer, opts.leased = o.Service, c, true
@@ -171,7 +172,7 @@ func allowNewCA(err error, o MaintainOptions) error {
 }
 
 // waitForAPIServices returns nil when each name is an APIService whose backend is the Service.
-func (c *Cluster) waitForAPIServices(ctx context.Context, o MaintainOptions) error {
+func waitForAPIServices(ctx context.Context, c apply.Client, o MaintainOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	for {

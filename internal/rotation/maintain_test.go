@@ -18,24 +18,26 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
+	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-var maintained = MaintainOptions{SecretOptions: SecretOptions{Service: liveService, Secret: "s", CASecret: "ca"}}
+var maintained = MaintainOptions{SecretOptions: SecretOptions{Service: clustertest.Service, Secret: "s", CASecret: "ca"}}
 
 func emptyCASecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: liveService.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Service.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
 }
 
-func secretData(t *testing.T, c *Cluster, name string) map[string][]byte {
+func secretData(t *testing.T, c apply.Client, name string) map[string][]byte {
 	t.Helper()
-	s, err := c.Core.CoreV1().Secrets(liveService.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	s, err := c.Core.CoreV1().Secrets(clustertest.Service.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s.Data
 }
 
-func caBundleOf(t *testing.T, c *Cluster) string {
+func caBundleOf(t *testing.T, c apply.Client) string {
 	t.Helper()
 	a, err := c.Aggregator.ApiregistrationV1().APIServices().Get(t.Context(), "v1.g.example.com", metav1.GetOptions{})
 	if err != nil {
@@ -45,7 +47,7 @@ func caBundleOf(t *testing.T, c *Cluster) string {
 }
 
 // writes lists what was asked of the cluster but to read, or to take the Lease.
-func writes(c *Cluster) []string {
+func writes(c apply.Client) []string {
 	var out []string
 	for _, a := range c.Core.(*fake.Clientset).Actions() {
 		if a.GetVerb() != "get" && a.GetVerb() != "list" && a.GetResource().Resource != "leases" {
@@ -58,8 +60,8 @@ func writes(c *Cluster) []string {
 // TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing is
 // written; when the pair is due, it alone is made anew.
 func TestMaintain(t *testing.T) {
-	c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
-	if _, err := c.Maintain(t.Context(), maintained); err != nil {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	if _, err := Maintain(t.Context(), c, maintained); err != nil {
 		t.Fatal(err)
 	}
 	ca, pair := secretData(t, c, "ca"), secretData(t, c, "s")
@@ -78,14 +80,14 @@ func TestMaintain(t *testing.T) {
 	}
 
 	before := len(writes(c))
-	report, err := c.Maintain(t.Context(), maintained)
+	report, err := Maintain(t.Context(), c, maintained)
 	if err != nil || len(writes(c)) != before || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Kept {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
-	later := liveNow.Add(61 * 24 * time.Hour)
-	c.Now, c.Config.Transport = func() time.Time { return later }, clock(later)
-	report, err = c.Maintain(t.Context(), maintained)
+	later := clustertest.Now.Add(61 * 24 * time.Hour)
+	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
+	report, err = Maintain(t.Context(), c, maintained)
 	if err != nil || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Replaced {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
 	}
@@ -96,11 +98,11 @@ func TestMaintain(t *testing.T) {
 
 // TestMaintainMeetsAChange: what somebody without the Lease stored meanwhile is not overwritten.
 func TestMaintainMeetsAChange(t *testing.T) {
-	c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
 	c.Core.(*fake.Clientset).PrependReactor("update", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
 	})
-	if _, err := c.Maintain(t.Context(), maintained); err == nil || !strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
+	if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
 		t.Errorf("got %v, want that the Secret changed", err)
 	}
 	if diff := cmp.Diff([]string{"update secrets"}, writes(c)); diff != "" {
@@ -110,7 +112,7 @@ func TestMaintainMeetsAChange(t *testing.T) {
 
 // TestMaintainRefuses: what needs a person, and changes nothing.
 func TestMaintainRefuses(t *testing.T) {
-	other := newTestCA(t, "other", x509.ExtKeyUsageServerAuth)
+	other := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth)
 	withoutKey := emptyCASecret()
 	withoutKey.Data = map[string][]byte{certs.CertFile: other.CertPEM}
 	broken := emptyCASecret()
@@ -131,8 +133,8 @@ func TestMaintainRefuses(t *testing.T) {
 			if tc.secret != nil {
 				objects = append(objects, tc.secret)
 			}
-			c := fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", tc.caBundle)}, objects...)
-			if _, err := c.Maintain(t.Context(), maintained); err == nil || !strings.Contains(err.Error(), tc.want) {
+			c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", tc.caBundle)}, objects...)}
+			if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			} else if strings.Contains(err.Error(), "/certgen-") || strings.Contains(err.Error(), "--allow-new-ca") {
 				t.Errorf("got %v, which names the temporary directory or a flag that the command does not have", err)
@@ -148,23 +150,23 @@ func TestMaintainRefuses(t *testing.T) {
 func TestMaintainWaits(t *testing.T) {
 	o := maintained
 	o.APIServices, o.Wait = []string{"v1.g.example.com"}, time.Millisecond
-	c := fakeClients(nil, emptyCASecret())
-	if _, err := c.Maintain(t.Context(), o); err == nil || !strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
+	c := apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
+	if _, err := Maintain(t.Context(), c, o); err == nil || !strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
 		t.Errorf("got %v, want the missing APIService named", err)
 	}
 	if len(secretData(t, c, "s")) == 0 {
 		t.Error("the pair was not stored before the wait")
 	}
-	c = fakeClients([]apiregistrationv1.APIService{testAPIService("v1.g.example.com", nil)}, emptyCASecret())
-	if _, err := c.Maintain(t.Context(), o); err != nil {
+	c = apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	if _, err := Maintain(t.Context(), c, o); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestMaintainOptions(t *testing.T) {
 	for want, o := range map[string]MaintainOptions{
-		"ca-secret": {SecretOptions: SecretOptions{Service: liveService, Secret: "s", CASecret: "s"}},
-		"secret":    {SecretOptions: SecretOptions{Service: liveService, CASecret: "ca"}},
+		"ca-secret": {SecretOptions: SecretOptions{Service: clustertest.Service, Secret: "s", CASecret: "s"}},
+		"secret":    {SecretOptions: SecretOptions{Service: clustertest.Service, CASecret: "ca"}},
 		"wait":      {SecretOptions: maintained.SecretOptions, Wait: time.Second},
 		"service":   {SecretOptions: SecretOptions{Secret: "s", CASecret: "ca"}},
 	} {
@@ -174,5 +176,13 @@ func TestMaintainOptions(t *testing.T) {
 	}
 	if err := maintained.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestMaintainWrongClock(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New(nil)}
+	c.Now = func() time.Time { return clustertest.Now.Add(7 * time.Minute) }
+	if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), "found it 7m0s ahead of") {
+		t.Errorf("got %v, want that the clock is wrong", err)
 	}
 }

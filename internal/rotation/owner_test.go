@@ -9,6 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
 // TestOwnersBeforeItBegins: a rotation that somebody would take back, or that would be refused at its second step, does not
@@ -20,7 +23,7 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 	owned := func(managers ...string) func(*apiregistrationv1.APIService) {
 		return func(a *apiregistrationv1.APIService) {
 			for _, m := range managers {
-				*a = ownedBy(*a, m, metav1.ManagedFieldsOperationApply)
+				*a = clustertest.OwnedBy(*a, m, metav1.ManagedFieldsOperationApply)
 			}
 		}
 	}
@@ -38,8 +41,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 			"the service-ca operator keeps its caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
 		"serving, of another":    {Serving, owned("kubectl"), "", `"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
 		"serving-ca, of another": {ServingCA, owned("kubectl"), other, ""},
-		"serving-ca, shared":     {ServingCA, owned(FieldManager, "kubectl"), other, ""},
-		"serving-ca, ours":       {ServingCA, owned(FieldManager), "", ""},
+		"serving-ca, shared":     {ServingCA, owned(cluster.FieldManager, "kubectl"), other, ""},
+		"serving-ca, ours":       {ServingCA, owned(cluster.FieldManager), "", ""},
 		"proxy-client":           {ProxyClient, annotated("cert-manager.io/inject-ca-from"), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
@@ -122,7 +123,7 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	}
 	if len(urls) < live {
 		return p.refuse(fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
-			"name each with --kube-apiserver, and no load balancer", live, identityAge, urls))
+			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls))
 	}
 	// Certificates of one CA may be replaced host by host.
 	if dirs := p.opts.otherDirs(); len(dirs) > len(urls) || p.newCA && dirs != nil && len(dirs) < len(urls) {
@@ -173,12 +174,12 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 		return errors.Join(errs...)
 	}
 	if !frontproxy.AllowsName(trust.AllowedNames, cert.Subject.CommonName) {
-		return fmt.Errorf("%s: expected %s to allow %q, found %q", trustObject, frontproxy.AllowedNamesKey, cert.Subject.CommonName, trust.AllowedNames)
+		return fmt.Errorf("%s: expected %s to allow %q, found %q", cluster.TrustObject, frontproxy.AllowedNamesKey, cert.Subject.CommonName, trust.AllowedNames)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{
 		Roots: certs.Bundle(trust.CAs).Pool(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}); err != nil {
-		return fmt.Errorf("%s: expected %s to verify the client certificate: %w", trustObject, frontproxy.CAKey, err)
+		return fmt.Errorf("%s: expected %s to verify the client certificate: %w", cluster.TrustObject, frontproxy.CAKey, err)
 	}
 	return nil
 }
@@ -216,12 +217,12 @@ func (p *procedure) newProxyBelieved(ctx context.Context) error {
 	if p.opts.Observer == nil {
 		return nil
 	}
-	return p.probe(ctx, p.nextLeaf, Believed)
+	return p.probe(ctx, p.nextLeaf, cluster.Believed)
 }
 
 // probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
 // Believed instead may change with time; any other answer will not.
-func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, error), want ProbeResult) error {
+func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, error), want cluster.ProbeResult) error {
 	proxy, err := read()
 	if err != nil {
 		return &stopError{err}
@@ -250,7 +251,7 @@ func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, erro
 				continue
 			case err != nil:
 				return err
-			case got != want && got != Believed && got != NotTrusted:
+			case got != want && got != cluster.Believed && got != cluster.NotTrusted:
 				return stopf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; %s",
 					e.Address, service.Namespace, service.Name, want, got, "look at how this API server authenticates requests")
 			case got != want:

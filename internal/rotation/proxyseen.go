@@ -4,65 +4,13 @@ package rotation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/pkg/apis/identity"
+	"example.com/extension-apiserver/internal/cluster"
 )
-
-const identityReviews = "identityreviews"
-
-// errNoReview says that an API does not tell which certificate the front proxy showed.
-var errNoReview = errors.New("it serves no IdentityReview")
-
-// FrontProxyShown asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the certificate that the
-// kube-apiserver showed to it, in hexadecimal. errNoReview means that this API has no such kind, or keeps it from this user.
-func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
-	client, err := c.at(kubeAPIServer)
-	if err != nil {
-		return "", err
-	}
-	path := "/apis/" + a.Spec.Group + "/" + a.Spec.Version
-	var list metav1.APIResourceList
-	data, err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
-	if err == nil {
-		err = json.Unmarshal(data, &list)
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask %s for %s: %w", kubeAPIServer, path, err)
-	}
-	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
-		return r.Name == identityReviews && slices.Contains(r.Verbs, "create")
-	}) {
-		return "", errNoReview
-	}
-	body, err := json.Marshal(map[string]string{"apiVersion": a.Spec.Group + "/" + a.Spec.Version, "kind": "IdentityReview"})
-	if err != nil {
-		return "", err
-	}
-	data, err = client.Discovery().RESTClient().Post().AbsPath(path, identityReviews).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
-	if apierrors.IsForbidden(err) {
-		return "", errNoReview
-	}
-	var review identity.IdentityReview
-	if err == nil {
-		err = json.Unmarshal(data, &review)
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask %s for an IdentityReview: %w", kubeAPIServer, err)
-	}
-	if review.Status.ProxyCertificateSHA256 == "" {
-		return "", errNoReview // a server from before the field
-	}
-	return review.Status.ProxyCertificateSHA256, nil
-}
 
 // proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API tells, it says so
 // once, and the hold stands for it.
@@ -88,7 +36,7 @@ func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) er
 		told := false
 		for _, a := range apiServices {
 			shown, err := p.opts.Observer.FrontProxyShown(ctx, k, a)
-			if errors.Is(err, errNoReview) {
+			if errors.Is(err, cluster.ErrNoReview) {
 				continue
 			}
 			if err != nil {

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
 // RenewReport says what Renew or Maintain did.
 type RenewReport struct {
-	APIVersion string       `json:"apiVersion"`
-	Kind       string       `json:"kind"` // RenewReport
-	Items      []RenewItem  `json:"items"`
-	Apply      *ApplyReport `json:"apply,omitempty"` // of Maintain
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"` // RenewReport
+	Items      []RenewItem   `json:"items"`
+	Apply      *apply.Report `json:"apply,omitempty"` // of Maintain
 }
 
 func newRenewReport() *RenewReport {

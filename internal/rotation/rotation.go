@@ -15,6 +15,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 )
 
 // The rotations.
@@ -45,16 +46,16 @@ const (
 // Observer is what a rotation sees and changes of a cluster; *Cluster is one.
 type Observer interface {
 	APIServices(ctx context.Context, s certs.Service) ([]apiregistrationv1.APIService, error)
-	Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, error)
+	Endpoints(ctx context.Context, s certs.Service) ([]cluster.Endpoint, error)
 	KubeAPIServers(ctx context.Context) ([]string, error)
-	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]Served, error)
+	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]cluster.Served, error)
 	// ChangeCABundle adds CAs to the caBundle of each APIService of the Service, and takes others out.
 	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	// FrontProxyShown is the SHA-256 of the certificate that a kube-apiserver shows to the API.
 	FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error)
-	ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error)
+	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error)
 	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	// AggregatedServices lists all Services that APIServices name: the front proxy's certificate is shown to each.
 	AggregatedServices(ctx context.Context) ([]certs.Service, error)

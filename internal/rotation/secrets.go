@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/manifest"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
 // secrets is a certs.Store in two Secrets: the serving pair is in the one that servers mount; the CA, and all that a rotation keeps, in the
@@ -22,7 +23,7 @@ import (
 type secrets struct {
 	certs.Memory
 	ctx     context.Context // of the run for which they were opened
-	cluster *Cluster
+	cluster apply.Client
 	options SecretOptions
 	ca      *corev1.Secret // as it was read or written last
 }
@@ -37,11 +38,11 @@ type SecretOptions struct {
 }
 
 // OpenSecrets reads the Secrets.
-func (c *Cluster) OpenSecrets(ctx context.Context, o SecretOptions) (certs.Store, error) {
-	return c.openSecrets(ctx, o)
+func OpenSecrets(ctx context.Context, c apply.Client, o SecretOptions) (certs.Store, error) {
+	return openSecrets(ctx, c, o)
 }
 
-func (c *Cluster) openSecrets(ctx context.Context, o SecretOptions) (*secrets, error) {
+func openSecrets(ctx context.Context, c apply.Client, o SecretOptions) (*secrets, error) {
 	client := c.Core.CoreV1().Secrets(o.Service.Namespace)
 	ca, err := client.Get(ctx, o.CASecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -120,17 +121,17 @@ func (s *secrets) path(elem ...string) string {
 
 // writable tries to change the serving Secret, which another field manager may own.
 func (s *secrets) writable(ctx context.Context) error {
-	data, err := manifest.PairData(s, certs.ServingDir, false, s.cluster.now())
+	data, err := apply.PairData(s, certs.ServingDir, s.cluster.Time())
 	if err != nil {
 		return err
 	}
-	return s.apply(ctx, withNewlines(data), true)
+	return s.apply(ctx, apply.WithNewlines(data), true)
 }
 
 func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool) error {
 	namespace, name := s.options.Service.Namespace, s.options.Secret
-	if _, err := s.cluster.Core.CoreV1().Secrets(namespace).Apply(ctx, manifest.SecretConfig(name, namespace, data), applyOptions(dryRun, false)); err != nil {
-		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, explainConflict(err))
+	if _, err := s.cluster.Core.CoreV1().Secrets(namespace).Apply(ctx, apply.SecretConfig(name, namespace, data), apply.ServerSide(dryRun, false)); err != nil {
+		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, apply.ExplainConflict(err))
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func (s *secrets) Write(set string, files certs.Files) error {
 	if set != certs.ServingDir {
 		return s.update(func(m *certs.Memory) error { return m.Write(set, files) })
 	}
-	data, err := manifest.PairData(&certs.Memory{Sets: map[string]certs.Files{set: files}, Name: s.path}, set, false, s.cluster.now())
+	data, err := apply.PairData(&certs.Memory{Sets: map[string]certs.Files{set: files}, Name: s.path}, set, s.cluster.Time())
 	if err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 		}
 	}
 	if !maps.EqualFunc(next.Data, s.ca.Data, bytes.Equal) {
-		stored, err := s.cluster.Core.CoreV1().Secrets(next.Namespace).Update(s.ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
+		stored, err := s.cluster.Core.CoreV1().Secrets(next.Namespace).Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
 		if apierrors.IsConflict(err) {
 			return fmt.Errorf("store in Secret %s/%s: somebody else changed it meanwhile; run this again", next.Namespace, next.Name)
 		}

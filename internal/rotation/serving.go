@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 )
 
 // serving replaces the serving certificate by one of the same CA. Nobody has to learn to trust anything.
@@ -93,8 +94,8 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 	}
 	var errs []error
 	for _, a := range apiServices {
-		err := cmp.Or(refuseInjector(a), refuseOthers(a))
-		owned, _ := errors.AsType[*OwnedError](err)
+		err := cmp.Or(cluster.RefuseInjector(a), cluster.RefuseOthers(a))
+		owned, _ := errors.AsType[*cluster.OwnedError](err)
 		if owned != nil && owned.Injector == "" && !p.newCA {
 			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s: certgen apply --force-conflicts",
 				owned.Owner, a.Name, p.opts.Rotation, ServingCA))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
 // servingCA replaces the serving CA: every caBundle trusts both, then the leaf changes, then every caBundle trusts the
@@ -110,7 +111,7 @@ func (p *procedure) caBundlesSeen(ctx context.Context, read bundleOf, remove fun
 		return err
 	}
 	for _, a := range apiServices {
-		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || !needsNoChange(bundle, add, out) {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || !apply.NeedsNoChange(bundle, add, out) {
 			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one that was taken out; does something else write it?",
 				a.Name, len(add))
 		}

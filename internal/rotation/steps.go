@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"example.com/extension-apiserver/internal/cluster"
 )
 
 // StepKind says what a step may break. Trust comes before identity, and identity before distrust; no step is two of them.
@@ -57,16 +59,20 @@ type BlockedError struct {
 	Waited         time.Duration
 	Missing        error // what was not seen
 	TookBack       bool  // the step trusted the old CA no more, and that was taken back
+	Aborting       bool  // the step was being taken back
 }
 
 func (e *BlockedError) Error() string {
-	taken := ""
+	taken, remedy := "", "run the same command again, or take it back with --abort"
 	if e.TookBack {
 		taken = " the old CA is trusted again;"
 	}
+	if e.Aborting {
+		remedy = "run --abort again"
+	}
 	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v;%s what is in use stays trusted; "+
-		"put that right and run the same command again, or take it back with --abort",
-		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, taken)
+		"put that right and %s",
+		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, taken, remedy)
 }
 
 func (e *BlockedError) Unwrap() error { return e.Missing }
@@ -83,7 +89,7 @@ func isTransient(err error) bool {
 	if utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true
 	}
-	if status, ok := errors.AsType[*StatusError](err); ok {
+	if status, ok := errors.AsType[*cluster.StatusError](err); ok {
 		return status.Status == http.StatusTooManyRequests
 	}
 	if apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {

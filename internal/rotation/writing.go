@@ -122,7 +122,7 @@ func (p *procedure) readCA(set string) (*certs.CA, error) {
 	}
 	if _, ok := files[certs.KeyFile]; !ok {
 		return nil, &certs.RefusedError{Path: p.opts.Store.Path(set, certs.KeyFile),
-			Reason: "expected the CA's key, found none; have the certificate signed where the key is, with certgen request and certgen accept, or rotate the CA"}
+			Reason: "expected the CA's key, found none; have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"}
 	}
 	ca, err := certs.ParseCA(files[certs.CertFile].Data, files[certs.KeyFile].Data, p.opts.Now)
 	if err != nil {
@@ -175,9 +175,5 @@ func (p *procedure) onlyNewTrusted(i int) (certs.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return without(both, old), nil
-}
-
-func without(bundle certs.Bundle, remove ...*x509.Certificate) certs.Bundle {
-	return slices.DeleteFunc(slices.Clone(bundle), certs.Bundle(remove).Contains)
+	return both.Without(old), nil
 }

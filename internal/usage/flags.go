@@ -92,6 +92,9 @@ func explain(fs *pflag.FlagSet, err error) *flagError {
 		if number := new(strconv.NumError); errors.As(cause, &number) {
 			cause = number.Err
 		}
+		if reason := fmt.Sprint(cause); strings.HasPrefix(reason, "expected ") {
+			return &flagError{name, nil, fmt.Sprintf("%s is %q, %s", name, invalid.GetValue(), reason)}
+		}
 		return &flagError{name, nil, fmt.Sprintf("%s is %q, expected %s: %v", name, invalid.GetValue(), invalid.GetFlag().Value.Type(), cause)}
 	case errors.As(err, &syntax):
 		return &flagError{syntax.GetSpecifiedFlag(), nil, fmt.Sprintf("%s is no flag, expected --name=value", syntax.GetSpecifiedFlag())}

@@ -191,11 +191,11 @@ func (o *Options) validateServing() []error {
 	if pair.CertFile == "" || pair.KeyFile == "" {
 		return append(errs, fmt.Errorf("--tls-cert-file is %q and --tls-private-key-file is %q, expected both: "+
 			"a certificate that this server made for itself could not be trusted by an APIService; "+
-			"make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR", pair.CertFile, pair.KeyFile))
+			"make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR", pair.CertFile, pair.KeyFile))
 	}
 	if _, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile); err != nil {
 		errs = append(errs, fmt.Errorf("--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
-			"look at the pair with: certgen inspect %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
+			"look at the pair with: certgen verify %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
 	}
 	return errs
 }

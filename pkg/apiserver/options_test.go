@@ -156,7 +156,7 @@ func TestValidate(t *testing.T) {
 		}, nil},
 		{"nothing set", func(o *Options) { *o = *NewOptions(testAPI) }, []string{
 			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a kubeconfig file",
-			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --out DIR`,
+			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR`,
 		}},
 		{"everything wrong", func(o *Options) {
 			o.Recommended.CoreAPI.CoreAPIKubeconfigPath = dir + "/none"
@@ -171,14 +171,14 @@ func TestValidate(t *testing.T) {
 			"--kubeconfig %[1]s/none, expected a kubeconfig file: stat %[1]s/none: no such file or directory",
 			"--authorization-kubeconfig %[1]s/a/tls.crt, expected a kubeconfig file: ",
 			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to",
-			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair with: certgen inspect %[1]s/a/tls.crt",
+			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair with: certgen verify %[1]s/a/tls.crt",
 			`--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`,
 			`--storage-media-type "text/plain" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml`,
 			"--max-requests-inflight can not be negative value",
 			`logging flags: format: Invalid value: "poetry": Unsupported log format`,
 		}},
 		{"key of another certificate", func(o *Options) { certificate(o, "a/tls.crt", "b/tls.key") }, []string{
-			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable certificate and its own key: tls: private key does not match public key; look at the pair with: certgen inspect %[1]s/a/tls.crt",
+			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable certificate and its own key: tls: private key does not match public key; look at the pair with: certgen verify %[1]s/a/tls.crt",
 		}},
 		{"port too high", func(o *Options) { o.Recommended.SecureServing.BindPort = 70000 }, []string{
 			"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",

@@ -72,6 +72,9 @@ func (e *Environment) WaitControllers(ctx context.Context) error {
 	}
 }
 
+// StopKubeAPIServer ends a kube-apiserver as kubelet does when its manifest is removed. RestartKubeAPIServer starts it again.
+func (e *Environment) StopKubeAPIServer(k *KubeAPIServer) error { return k.stop() }
+
 // RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready. The
 // controllers pause meanwhile: kube-controller-manager exits when kube-apiserver goes away while it still starts, and
 // there is no kubelet to start it again.
@@ -124,7 +127,7 @@ func (e *Environment) startControllerManager() error {
 	if err != nil {
 		return err
 	}
-	if err := e.pki.serving(controllerManager, h); err != nil {
+	if err := e.pki.serving(controllerManager, localNames(h)); err != nil {
 		return err
 	}
 	e.controllers.process, err = e.processes.start(h, controllerManager, []string{

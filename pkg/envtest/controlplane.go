@@ -38,13 +38,12 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 	if err != nil {
 		return nil, err
 	}
-	if err := e.pki.serving(name, h); err != nil {
+	if err := e.pki.serving(name, kubeadmNames(h, e.options.controlPlaneEndpoint()...)); err != nil {
 		return nil, err
 	}
 	k := &KubeAPIServer{host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port)}
 	k.command = append([]string{
 		e.Binary("kube-apiserver"),
-		"--bind-address=" + h.address,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + e.pki.cert(name),
 		"--tls-private-key-file=" + e.pki.key(name),
@@ -109,7 +108,7 @@ func (e *Environment) routingArgs(h *host) []string {
 	default:
 		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing only. A machine without a
 		// default route has no other address to advertise.
-		return []string{"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
+		return []string{"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
 	}
 }
 

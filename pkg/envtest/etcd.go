@@ -40,7 +40,7 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 	if err != nil {
 		return nil, err
 	}
-	if err := e.pki.serving(name, h); err != nil {
+	if err := e.pki.serving(name, localNames(h)); err != nil {
 		return nil, err
 	}
 	if err := e.pki.client(e.pki.etcd, name+"-client", name+"-client"); err != nil {

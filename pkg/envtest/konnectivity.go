@@ -8,7 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/konnectivity"
 )
@@ -35,8 +39,11 @@ type Tunnel struct {
 	// Network is EndpointRouting or ClusterIPRouting: who picks the endpoint, kube-apiserver or kube-proxy on the node. Default
 	// that of the environment.
 	Network Network
-	// MutualTLS lets agents prove themselves by certificates instead of tokens, Leases lets them count servers by Leases.
-	MutualTLS, Leases bool
+	// MutualTLS lets agents prove themselves by certificates instead of tokens.
+	MutualTLS bool
+	// ServerCount tells agents how many servers there are. 0 means that they count Leases, as the manifests have it, and then look for
+	// all: with agents of its own behind no load balancer, each of several tunnels needs 1.
+	ServerCount int
 	// Agents is how many are started.
 	Agents int
 	// ServerArgs are added to the konnectivity server's arguments, and replace those of the same flag.
@@ -45,8 +52,8 @@ type Tunnel struct {
 
 const (
 	nodeNumber = 100
-	// Ports of konnectivity, as its manifests have them.
-	agentPort, adminPort, healthPort = 8132, 8133, 8134
+	// Ports of konnectivity's servers, as the manifests have them.
+	agentPort, healthPort = 8132, 8134
 
 	konnectivityUser     = "system:konnectivity-server"
 	konnectivityAudience = "system:konnectivity-server"
@@ -70,6 +77,15 @@ func (o *Options) agentServerNames() []string {
 		names = append(names, fmt.Sprintf("%s%d", hostNetwork, i+1))
 	}
 	return names
+}
+
+// controlPlaneEndpoint is the address of what a test puts in front of several kube-apiservers, without which kubeadm adds no second
+// one. kubeadm has it in each one's certificate.
+func (o *Options) controlPlaneEndpoint() []string {
+	if len(o.Tunnels) > 1 {
+		return []string{NodeAddress}
+	}
+	return nil
 }
 
 // startKonnectivity starts, for each kube-apiserver that runs already, its konnectivity server and agents.
@@ -144,64 +160,84 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 
 func (e *Environment) socketDir(k *KubeAPIServer) string { return filepath.Join(e.Dir, k.host.name) }
 
-// frontend are the flags of the konnectivity server's side towards kube-apiserver.
-func (e *Environment) frontend(k *KubeAPIServer) []string {
-	socket := []string{"--uds-name=" + filepath.Join(e.socketDir(k), "konnectivity-server.socket"), "--server-port=0"}
-	switch k.tunnel.Mode {
-	case GRPCOverUDS:
-		return append(socket, "--mode=grpc")
-	case HTTPConnectOverUDS:
-		return append(socket, "--mode=http-connect")
-	default:
-		pair := filepath.Join(e.pki.dir, "konnectivity-server")
-		return []string{"--mode=http-connect", "--server-bind-address=127.0.0.1", "--server-port=8131", "--server-cert=" + pair + "/tls.crt",
-			"--server-key=" + pair + "/tls.key", "--server-ca-cert=" + pair + "/ca.crt"}
+// serverComponents are those of konnectivity/server/static-pod for a tunnel.
+func (t *Tunnel) serverComponents() []string {
+	var out []string
+	if t.MutualTLS {
+		out = append(out, "server/static-pod/components/mtls")
 	}
+	if t.Mode != GRPCOverUDS {
+		out = append(out, "server/static-pod/components/"+string(t.Mode))
+	}
+	return out
 }
 
-// backend are the flags of its side towards agents.
-func (e *Environment) backend(k *KubeAPIServer) ([]string, error) {
-	pair := filepath.Join(e.pki.dir, "konnectivity-agent-server")
-	args := []string{fmt.Sprintf("--agent-port=%d", agentPort), "--cluster-cert=" + pair + "/tls.crt", "--cluster-key=" + pair + "/tls.key"}
-	if k.tunnel.MutualTLS {
-		args = append(args, "--cluster-ca-cert="+pair+"/ca.crt")
-	} else {
-		args = append(args, "--agent-namespace="+agentNamespace, "--agent-service-account="+agentAccount,
-			"--authentication-audience="+konnectivityAudience)
-	}
-	if k.tunnel.Leases {
-		args = append(args, "--enable-lease-controller", "--lease-namespace="+LeaseNamespace)
-	}
-	if !k.tunnel.MutualTLS || k.tunnel.Leases {
-		kubeconfig, err := e.kubeconfig(k, konnectivityUser, nil)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "--kubeconfig="+kubeconfig, "--kubeconfig-qps=75", "--kubeconfig-burst=150")
-	}
-	return args, nil
-}
-
+// startProxyServer starts the konnectivity server with the arguments of its manifest, and the paths of this machine.
 func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) error {
 	if k.tunnel.Mode == "" {
 		return nil
 	}
-	backend, err := e.backend(k)
+	shipped, err := e.shippedArgs(ctx, "konnectivity-server", "server/static-pod", k.tunnel.serverComponents()...)
 	if err != nil {
 		return err
 	}
-	command := append([]string{
-		e.Binary("proxy-server"),
-		fmt.Sprintf("--admin-port=%d", adminPort), "--admin-bind-address=127.0.0.1",
-		fmt.Sprintf("--health-port=%d", healthPort), "--health-bind-address=127.0.0.1",
-		"--keepalive-time=30s", "--frontend-keepalive-time=60s", "--xfr-channel-size=150", "--backend-dial-timeout=10s",
-		// Not the manifests' 15 s: a test need not wait for tunnels that are held open. Zero would wait without end.
+	kubeconfig, err := e.kubeconfig(k, konnectivityUser, nil)
+	if err != nil {
+		return err
+	}
+	here := strings.NewReplacer("/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/",
+		"/etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig", kubeconfig, "/etc/kubernetes/konnectivity/", e.pki.dir+"/")
+	args := []string{
+		// A test need not wait for tunnels that are held open. Zero would wait without end.
 		"--graceful-shutdown-timeout=1s",
 		"--v=3", // names each connection
-	}, e.frontend(k)...)
-	command = override(append(command, backend...), k.tunnel.ServerArgs)
+	}
+	if n := k.tunnel.ServerCount; n > 0 {
+		args = append(args, "--enable-lease-controller=false", fmt.Sprintf("--server-count=%d", n))
+	}
+	command := []string{e.Binary("proxy-server")}
+	for _, arg := range shipped {
+		command = append(command, here.Replace(arg))
+	}
+	command = override(override(command, args), k.tunnel.ServerArgs)
 	k.ProxyServer = &KonnectivityProcess{
 		env: e, Name: "konnectivity-server-" + k.host.name, host: k.host, command: command, health: fmt.Sprintf("http://127.0.0.1:%d", healthPort),
 	}
 	return k.ProxyServer.Start(ctx)
+}
+
+// shippedArgs renders a folder of konnectivity/ with components, and returns the arguments of a container.
+func (e *Environment) shippedArgs(ctx context.Context, container, folder string, components ...string) ([]string, error) {
+	dir, err := os.MkdirTemp(filepath.Join(e.Dir, "konnectivity"), "env-")
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", folder, err)
+	}
+	text := fmt.Sprintf("resources: [../%s]\n", folder)
+	if len(components) > 0 {
+		text += "components: [../" + strings.Join(components, ", ../") + "]\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("render %s: %w", folder, err)
+	}
+	rendered, stderr, err := Kubectl{}.Run(ctx, e, "kustomize", dir)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w: %s", folder, err, stderr)
+	}
+	for object := range strings.SplitSeq(rendered, "\n---\n") {
+		var workload struct {
+			Spec struct { // of a Pod, or of what makes Pods
+				Containers []corev1.Container
+				Template   corev1.PodTemplateSpec
+			}
+		}
+		if err := yaml.Unmarshal([]byte(object), &workload); err != nil {
+			return nil, fmt.Errorf("read what %s renders to: %w", folder, err)
+		}
+		for _, c := range slices.Concat(workload.Spec.Containers, workload.Spec.Template.Spec.Containers) {
+			if c.Name == container {
+				return c.Args, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("render %s: it has no container %s", folder, container)
 }

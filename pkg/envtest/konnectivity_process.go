@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -85,32 +85,36 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 	name := fmt.Sprintf("konnectivity-agent-%d", number)
 	// All agents share the node's addresses.
 	port := 18000 + 2*number
-	pair := filepath.Join(e.pki.dir, "konnectivity-agent")
-	command := []string{
-		e.Binary("proxy-agent"),
-		"--proxy-server-host=" + k.host.address, fmt.Sprintf("--proxy-server-port=%d", agentPort),
-		"--ca-cert=" + pair + "/ca.crt",
+	var components []string
+	token := ""
+	if k.tunnel.MutualTLS {
+		components = []string{"agents/components/mtls"}
+	} else {
+		var err error
+		if token, err = e.AgentToken(ctx, konnectivityAudience); err != nil {
+			return nil, err
+		}
+	}
+	shipped, err := e.shippedArgs(ctx, "konnectivity-agent", "agents/base", components...)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := e.AccountKubeconfig(ctx, agentNamespace, agentAccount)
+	if err != nil {
+		return nil, err
+	}
+	here := strings.NewReplacer("/var/run/secrets/konnectivity/token", token, "/etc/kubernetes/konnectivity/", e.pki.dir+"/",
+		"$(PROXY_SERVER_HOST)", k.host.address, "$(HOST_IP)", NodeAddress)
+	command := []string{e.Binary("proxy-agent")}
+	for _, arg := range shipped {
+		command = append(command, here.Replace(arg))
+	}
+	command = override(command, []string{
 		"--health-server-host=127.0.0.1", fmt.Sprintf("--health-server-port=%d", port),
 		"--admin-bind-address=127.0.0.1", fmt.Sprintf("--admin-server-port=%d", port+1),
-		"--keepalive-time=60s", "--sync-interval=5s", "--sync-interval-cap=30s", "--probe-interval=5s",
+		fmt.Sprintf("--count-server-leases=%t", k.tunnel.ServerCount == 0), "--kubeconfig=" + kubeconfig,
 		"--v=3", // names each connection
-	}
-	if k.tunnel.MutualTLS {
-		command = append(command, "--agent-cert="+pair+"/tls.crt", "--agent-key="+pair+"/tls.key")
-	} else {
-		token, err := e.AgentToken(ctx, konnectivityAudience)
-		if err != nil {
-			return nil, err
-		}
-		command = append(command, "--service-account-token-path="+token)
-	}
-	if k.tunnel.Leases {
-		kubeconfig, err := e.AccountKubeconfig(ctx, agentNamespace, agentAccount)
-		if err != nil {
-			return nil, err
-		}
-		command = append(command, "--count-server-leases", "--server-count-source=max", "--lease-namespace="+LeaseNamespace, "--kubeconfig="+kubeconfig)
-	}
+	})
 	return &KonnectivityProcess{
 		env: e, Name: name, host: e.node, command: override(command, args), health: fmt.Sprintf("http://127.0.0.1:%d", port), agent: true,
 	}, nil

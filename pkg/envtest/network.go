@@ -19,6 +19,7 @@ const (
 	hostNetwork    = "10.130.0."
 	hostPrefix     = 24
 	serviceNetwork = "10.131.0.0/24"
+	firstService   = "10.131.0.1" // of the Service kubernetes
 	// podNetwork exists on the node only, beside konnectivity: no other host has a route to it.
 	podNetwork = "10.132.0."
 )

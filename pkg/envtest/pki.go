@@ -72,12 +72,23 @@ func (p *pki) ca(name string, usage x509.ExtKeyUsage) (*certs.CA, error) {
 	return ca, ca.Write(filepath.Join(p.dir, name), nil)
 }
 
-// serving makes the certificate of a part of the control plane on a host.
-func (p *pki) serving(name string, h *host) error {
-	pair, err := p.control.IssueServing(certs.ServingOptions{
-		DNSNames: []string{"localhost", "kubernetes.default.svc"},
-		IPs:      []string{h.address, "127.0.0.1"},
-	})
+// kubeadmNames are all names that kubeadm gives the certificate of a kube-apiserver: the node, the Service kubernetes and its address, the
+// advertised address, and the control plane endpoint if there is one. localhost and 127.0.0.1 are not among them.
+func kubeadmNames(h *host, endpoint ...string) certs.ServingOptions {
+	return certs.ServingOptions{
+		DNSNames: []string{h.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		IPs:      append(endpoint, firstService, h.address),
+	}
+}
+
+// localNames are those of the other parts.
+func localNames(h *host) certs.ServingOptions {
+	return certs.ServingOptions{DNSNames: []string{"localhost"}, IPs: []string{h.address, "127.0.0.1"}}
+}
+
+// serving makes the certificate of a part of the control plane.
+func (p *pki) serving(name string, names certs.ServingOptions) error {
+	pair, err := p.control.IssueServing(names)
 	if err != nil {
 		return fmt.Errorf("make certificate of %s: %w", name, err)
 	}

@@ -224,7 +224,7 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			t.Run("certgen", func(t *testing.T) {
-				out := doctor(t, shared, kubeconfig)
+				out := verify(t, shared, kubeconfig)
 				for _, address := range []string{host, strings.TrimPrefix(shared.Servers[0].URL, "https://")} {
 					if !slices.ContainsFunc(p.reached(), func(a string) bool { return port(a) == port(address) }) {
 						t.Errorf("the proxy connected to %q, want %s\n%s", p.reached(), address, out)
@@ -268,18 +268,18 @@ func watches(t *testing.T, kubeconfig string) {
 	t.Error("the watch ended without the object")
 }
 
-// doctor runs certgen doctor, which connects to kube-apiservers and to the Service's endpoints.
-func doctor(t *testing.T, e *envtest.Environment, kubeconfig string, environment ...string) string {
+// verify runs certgen verify, which connects to kube-apiservers and to the Service's endpoints.
+func verify(t *testing.T, e *envtest.Environment, kubeconfig string, environment ...string) string {
 	t.Helper()
 	var out strings.Builder
-	cmd := exec.CommandContext(t.Context(), e.Certgen(), "doctor", "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)
+	cmd := exec.CommandContext(t.Context(), e.Certgen(), "verify", "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)
 	cmd.Env = append(cmd.Environ(), environment...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := e.StartCommand(cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("certgen doctor: %v\n%s", err, out.String())
+		t.Errorf("certgen verify: %v\n%s", err, out.String())
 	}
 	return out.String()
 }
@@ -369,13 +369,13 @@ func TestProxyVariables(t *testing.T) {
 		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
 	}
 	before := len(p.reached())
-	doctor(t, e, kubeconfig, variable)
+	verify(t, e, kubeconfig, variable)
 	if after := p.reached()[before:]; len(after) == 0 || slices.Contains(after, e.Servers[0].Address()) {
-		t.Errorf("for certgen doctor, the proxy connected to %q, want kube-apiserver and not the endpoint %s", after, e.Servers[0].Address())
+		t.Errorf("for certgen verify, the proxy connected to %q, want kube-apiserver and not the endpoint %s", after, e.Servers[0].Address())
 	}
 	before = len(p.reached())
-	doctor(t, e, kubeconfig, variable, "NO_PROXY=10.0.0.0/8")
+	verify(t, e, kubeconfig, variable, "NO_PROXY=10.0.0.0/8")
 	if after := p.reached()[before:]; len(after) > 0 {
-		t.Errorf("for certgen doctor with NO_PROXY, the proxy connected to %q, want nothing", after)
+		t.Errorf("for certgen verify with NO_PROXY, the proxy connected to %q, want nothing", after)
 	}
 }

@@ -16,15 +16,16 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
-	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-func dryRuns(l *live) {
+func dryRuns(l *suite) {
 	before := l.versions()
-	for _, dryRun := range []rotation.DryRun{rotation.DryRunClient, rotation.DryRunServer} {
+	for _, dryRun := range []apply.DryRun{apply.DryRunClient, apply.DryRunServer} {
 		o := l.options()
 		o.DryRun = dryRun
-		if got := l.mustApply(o); got[rotation.ApplyCreate] != 1 || got[rotation.ApplyChange] != len(l.apiServices()) {
+		if got := l.mustApply(o); got[apply.ApplyCreate] != 1 || got[apply.ApplyChange] != len(l.apiServices()) {
 			l.Errorf("%s: got %v, want the Secret created and every APIService changed", dryRun, got)
 		}
 		if after := l.versions(); after != before {
@@ -33,10 +34,10 @@ func dryRuns(l *live) {
 	}
 }
 
-func applyTwice(l *live) {
+func applyTwice(l *suite) {
 	l.mustApply(l.options())
 	before := l.versions()
-	if got := l.mustApply(l.options()); got[rotation.ApplyUnchanged] != len(l.apiServices())+1 {
+	if got := l.mustApply(l.options()); got[apply.ApplyUnchanged] != len(l.apiServices())+1 {
 		l.Errorf("the second time: got %v, want all unchanged", got)
 	}
 	if after := l.versions(); after != before {
@@ -56,7 +57,7 @@ func applyTwice(l *live) {
 }
 
 // nextDir is a directory with the serving pair in use and one CA more.
-func (l *live) nextDir() (dir string, bundle certs.Bundle) {
+func (l *suite) nextDir() (dir string, bundle certs.Bundle) {
 	l.Helper()
 	pair, err := certs.ReadKeyPair(filepath.Join(l.env.PKI(), certs.ServingDir))
 	if err != nil {
@@ -74,7 +75,7 @@ func (l *live) nextDir() (dir string, bundle certs.Bundle) {
 	return dir, bundle
 }
 
-func (l *live) servingCA() *x509.Certificate {
+func (l *suite) servingCA() *x509.Certificate {
 	l.Helper()
 	pair, err := certs.ReadKeyPair(filepath.Join(l.env.PKI(), certs.ServingCADir))
 	if err != nil {
@@ -83,11 +84,11 @@ func (l *live) servingCA() *x509.Certificate {
 	return pair.Certificate
 }
 
-func conflict(l *live) {
+func conflict(l *suite) {
 	before := l.versions()
 	o := l.options()
 	next, bundle := l.nextDir()
-	o.From = next
+	o.Dir = next
 	if _, err := l.apply(o); !isOwned(err, false) {
 		l.Errorf("got %v, want the other manager named", err)
 	}
@@ -99,11 +100,11 @@ func conflict(l *live) {
 	}
 	l.shareSecret()
 	// What is there already, by force: certgen is the only owner then, and the next change needs none.
-	o.From, o.ForceConflicts = l.env.PKI(), true
-	if got := l.mustApply(o); got[rotation.ApplyChange] != len(l.apiServices())+1 {
+	o.Dir, o.ForceConflicts = l.env.PKI(), true
+	if got := l.mustApply(o); got[apply.ApplyChange] != len(l.apiServices())+1 {
 		l.Errorf("the same bytes by force: got %v, want every APIService and the Secret taken over", got)
 	}
-	if got := l.mustApply(o); got[rotation.ApplyUnchanged] != len(l.apiServices())+1 {
+	if got := l.mustApply(o); got[apply.ApplyUnchanged] != len(l.apiServices())+1 {
 		l.Errorf("the same bytes by force, again: got %v, want all unchanged", got)
 	}
 	for _, a := range l.apiServices() {
@@ -111,12 +112,12 @@ func conflict(l *live) {
 			l.Errorf("%s: got the caBundle %q, want %q", a.Name, a.Spec.CABundle, want)
 		}
 	}
-	o.From, o.ForceConflicts = next, false
-	if got := l.mustApply(o); got[rotation.ApplyChange] != len(l.apiServices())+1 {
+	o.Dir, o.ForceConflicts = next, false
+	if got := l.mustApply(o); got[apply.ApplyChange] != len(l.apiServices())+1 {
 		l.Errorf("got %v, want all changed", got)
 	}
 	// To take a CA out again needs more than force.
-	o.From = l.env.PKI()
+	o.Dir = l.env.PKI()
 	if _, err := l.apply(o); err == nil || !strings.Contains(err.Error(), "--replace-trust") {
 		l.Errorf("got %v, want it refused to take out a CA that is trusted", err)
 	}
@@ -126,7 +127,7 @@ func conflict(l *live) {
 }
 
 // shareSecret makes another manager an owner of what the Secret holds.
-func (l *live) shareSecret() {
+func (l *suite) shareSecret() {
 	l.Helper()
 	client := l.cluster.Core.CoreV1().Secrets(l.service.Namespace)
 	secret, err := client.Get(l.Context(), secretName, metav1.GetOptions{})
@@ -140,11 +141,11 @@ func (l *live) shareSecret() {
 }
 
 func isOwned(err error, injector bool) bool {
-	owned, ok := errors.AsType[*rotation.OwnedError](err)
+	owned, ok := errors.AsType[*cluster.OwnedError](err)
 	return ok && (owned.Injector != "") == injector
 }
 
-func seenByEach(l *live) {
+func seenByEach(l *suite) {
 	_, bundle := l.nextDir()
 	urls, err := l.cluster.KubeAPIServers(l.Context())
 	if err != nil || len(urls) != 2 {
@@ -178,7 +179,7 @@ func seenByEach(l *live) {
 	}
 }
 
-func certManager(l *live) {
+func certManager(l *suite) {
 	l.patch(`{"metadata":{"annotations":{"cert-manager.io/inject-ca-from":"demo/x"}}}`)
 	before := l.versions()
 	o := l.options()
@@ -193,9 +194,9 @@ func certManager(l *live) {
 }
 
 // gone: what was planned for an APIService does not bring it back, and nothing else is written then.
-func gone(l *live) {
+func gone(l *suite) {
 	o := l.options()
-	o.From, _ = l.nextDir()
+	o.Dir, _ = l.nextDir()
 	o.ForceConflicts = true // a conflict would hide it
 	plan, err := l.cluster.PlanApply(l.Context(), o)
 	if err != nil {
@@ -225,7 +226,7 @@ func gone(l *live) {
 	l.healthy(l.allOptions())
 }
 
-func insecure(l *live) {
+func insecure(l *suite) {
 	l.patch(`{"spec":{"caBundle":null,"insecureSkipTLSVerify":true}}`)
 	if _, err := l.apply(l.options()); err == nil || !strings.Contains(err.Error(), "--clear-insecure") {
 		l.Errorf("got %v, want it refused", err)
@@ -241,7 +242,7 @@ func insecure(l *live) {
 	o.ForceConflicts = true
 	l.mustApply(o)
 	before := l.versions()
-	if got := l.mustApply(l.options()); got[rotation.ApplyUnchanged] != len(l.apiServices())+1 || l.versions() != before {
+	if got := l.mustApply(l.options()); got[apply.ApplyUnchanged] != len(l.apiServices())+1 || l.versions() != before {
 		l.Errorf("the second time: got %v and %s, want all unchanged: %s", got, l.versions(), before)
 	}
 	l.healthy(l.allOptions())

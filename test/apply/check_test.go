@@ -10,10 +10,10 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
-	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/internal/cluster/live"
 )
 
-func has(r *rotation.LiveReport, id string, severity verify.Severity, evidence string) bool {
+func has(r *live.Report, id string, severity verify.Severity, evidence string) bool {
 	for _, f := range r.Findings {
 		if f.ID == id && f.Severity == severity && strings.Contains(f.Evidence, evidence) {
 			return true
@@ -22,7 +22,7 @@ func has(r *rotation.LiveReport, id string, severity verify.Severity, evidence s
 	return false
 }
 
-func checkFaults(l *live) {
+func checkFaults(l *suite) {
 	// A placeholder for a caBundle: requests fail, and the condition can stay True.
 	l.patch(`{"spec":{"caBundle":"Cg=="}}`)
 	l.env.Eventually(l.T, "K02 and K08", waitLimit, func(context.Context) error {
@@ -53,7 +53,7 @@ func checkFaults(l *live) {
 	if _, err := certs.Init(l.Context(), certs.InitOptions{Dir: other, Service: l.service}); err != nil {
 		l.Fatal(err)
 	}
-	r := l.check(rotation.LiveOptions{From: other, ProxyClient: filepath.Join(other, certs.FrontProxyClientDir)})
+	r := l.check(live.Options{Dir: other, ProxyClient: filepath.Join(other, certs.FrontProxyClientDir)})
 	if !has(r, "K06", verify.Error, "stored in "+filepath.Join(other, certs.ServingDir)) || !has(r, "P11", verify.Error, "it answered 401") {
 		l.Errorf("got %+v, want K06 and P11", r.Findings)
 	}

@@ -13,7 +13,8 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
-	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/internal/cluster/apply"
+	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -53,23 +54,23 @@ func match(t *testing.T, text string, patterns ...string) {
 	}
 }
 
-// TestCommands runs certgen apply and certgen doctor as a person does, against a real kube-apiserver.
+// TestCommands runs certgen apply and certgen verify as a person does, against a real kube-apiserver.
 func TestCommands(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
-	apply := []string{"apply", "--from=" + e.PKI(), "--secret=" + secretName}
-	stdout, stderr := certgen(t, e, 0, append(apply, "--dry-run=server")...)
+	args := []string{"apply", "--dir=" + e.PKI(), "--secret=" + secretName}
+	stdout, stderr := certgen(t, e, 0, append(args, "--dry-run=server")...)
 	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^create +Secret workshop-system/`+secretName+` +it does not exist$`, `^tried +APIService v1\.`, `^Dry run: the cluster tried`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
-	stdout, _ = certgen(t, e, 0, append(apply, "--dry-run=client")...)
+	stdout, _ = certgen(t, e, 0, append(args, "--dry-run=client")...)
 	match(t, stdout, `^create +Secret `, `^Dry run: the cluster was only read\.$`)
-	stdout, _ = certgen(t, e, 0, apply...)
+	stdout, _ = certgen(t, e, 0, args...)
 	match(t, stdout, `^change +APIService v1\..* certgen does not own its caBundle yet$`, `^applied +Secret workshop-system/`)
-	stdout, _ = certgen(t, e, 0, apply...)
+	stdout, _ = certgen(t, e, 0, args...)
 	match(t, stdout, `^unchanged +APIService v1\.`, `^unchanged +Secret `, `^Nothing was written\.$`)
-	stdout, _ = certgen(t, e, 0, append(apply, "-o=json")...)
-	var plan rotation.ApplyReport
+	stdout, _ = certgen(t, e, 0, append(args, "-o=json")...)
+	var plan apply.Report
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || plan.Kind != "ApplyReport" || len(plan.Items) < 2 {
 		t.Errorf("got %+v, %v", plan, err)
 	}
@@ -78,7 +79,7 @@ func TestCommands(t *testing.T) {
 	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: other, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr = certgen(t, e, 1, "apply", "--from="+other)
+	stdout, stderr = certgen(t, e, 1, "apply", "--dir="+other)
 	match(t, stderr, `^certgen: APIService v1\..*: expected the field manager certgen to own spec\.caBundle, found "apply.test"`)
 	if stdout != "" {
 		t.Errorf("a plan that is refused: got %s on standard output", stdout)
@@ -104,18 +105,18 @@ func TestCommands(t *testing.T) {
 	_, stderr = certgen(t, e, 1, "check-expiration", "--endpoint=localhost:1")
 	match(t, stderr, `^certgen: K12 endpoint localhost:1: .*connection refused`)
 
-	doctor := []string{"doctor", "--kube-apiserver=" + e.KubeAPIServers[0].URL, "--secret=" + secretName}
+	check := []string{"verify", "--kube-apiserver=" + e.KubeAPIServers[0].URL, "--secret=" + secretName}
 	proxy := "--proxy-client=" + filepath.Join(e.PKI(), certs.FrontProxyClientDir)
-	stdout, stderr = certgen(t, e, 0, append(doctor, proxy, "--strict", "--from="+e.PKI())...)
+	stdout, stderr = certgen(t, e, 0, append(check, proxy, "--strict", "--dir="+e.PKI())...)
 	match(t, stdout, `^OBJECT +DETAIL +UNTIL +RESULT$`, `^endpoint localhost:\d+ +CN=extension-apiserver.workshop-system.svc +20\S+ +ok$`, `^ok: \d+ checked, 0 errors, 0 warnings, 0 infos$`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
-	stdout, stderr = certgen(t, e, 1, append(doctor, "--proxy-client="+filepath.Join(other, certs.FrontProxyClientDir))...)
+	stdout, stderr = certgen(t, e, 1, append(check, "--proxy-client="+filepath.Join(other, certs.FrontProxyClientDir))...)
 	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +it answered 401`, `^FAILED: \d+ checked, 1 errors`)
 	match(t, stderr, `^certgen: P11 endpoint localhost:\d+: it answered 401: `)
-	stdout, _ = certgen(t, e, 1, append(doctor, "--from="+other, "-o=json")...)
-	var report rotation.LiveReport
+	stdout, _ = certgen(t, e, 1, append(check, "--dir="+other, "-o=json")...)
+	var report live.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Kind != "LiveReport" || report.Summary.Errors != 1 || report.Findings[0].ID != "K06" {
 		t.Errorf("got %+v, %v; want K06", report, err)
 	}

@@ -16,7 +16,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
+	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -26,11 +28,11 @@ const waitLimit = 90 * time.Second
 
 const secretName = "extension-apiserver-serving"
 
-// live is a real control plane of two kube-apiservers with two of our servers, as rotation sees it.
-type live struct {
+// suite is a real control plane of two kube-apiservers with two of our servers, as rotation sees it.
+type suite struct {
 	*testing.T
 	env     *envtest.Environment
-	cluster *rotation.Cluster
+	cluster apply.Client
 	service certs.Service
 }
 
@@ -44,15 +46,15 @@ func TestApplyAndCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := rotation.NewCluster(config)
+	c, err := cluster.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster.Dial = config.Dial
+	c.Dial = config.Dial
 	service := certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}
 	for _, step := range []struct {
 		name string
-		test func(*live)
+		test func(*suite)
 	}{
 		{"check finds nothing", checkHealthy},
 		{"dry runs write nothing", dryRuns},
@@ -65,18 +67,18 @@ func TestApplyAndCheck(t *testing.T) {
 		{"check finds faults", checkFaults},
 	} {
 		// Each builds on those before.
-		if !t.Run(step.name, func(t *testing.T) { step.test(&live{t, e, cluster, service}) }) {
+		if !t.Run(step.name, func(t *testing.T) { step.test(&suite{t, e, apply.Client{Cluster: c}, service}) }) {
 			return
 		}
 	}
 }
 
-func (l *live) options() rotation.ApplyOptions {
-	return rotation.ApplyOptions{Service: l.service, From: l.env.PKI(), Secret: secretName}
+func (l *suite) options() apply.Options {
+	return apply.Options{Service: l.service, Dir: l.env.PKI(), Secret: secretName}
 }
 
 // apply plans and applies.
-func (l *live) apply(o rotation.ApplyOptions) (*rotation.ApplyReport, error) {
+func (l *suite) apply(o apply.Options) (*apply.Report, error) {
 	l.Helper()
 	plan, err := l.cluster.PlanApply(l.Context(), o)
 	if err != nil {
@@ -85,23 +87,23 @@ func (l *live) apply(o rotation.ApplyOptions) (*rotation.ApplyReport, error) {
 	return plan, l.cluster.Apply(l.Context(), plan)
 }
 
-func (l *live) mustApply(o rotation.ApplyOptions) map[rotation.ApplyAction]int {
+func (l *suite) mustApply(o apply.Options) map[apply.Action]int {
 	l.Helper()
 	plan, err := l.apply(o)
 	if err != nil {
 		l.Fatal(err)
 	}
-	actions := map[rotation.ApplyAction]int{}
+	actions := map[apply.Action]int{}
 	for _, item := range plan.Items {
 		actions[item.Action]++
-		if want := item.Action != rotation.ApplyUnchanged && o.DryRun != rotation.DryRunClient; item.Done != want {
+		if want := item.Action != apply.ApplyUnchanged && o.DryRun != apply.DryRunClient; item.Done != want {
 			l.Errorf("%s %s: got done %t, want %t", item.Kind, item.Name, item.Done, want)
 		}
 	}
 	return actions
 }
 
-func (l *live) apiServices() []apiregistrationv1.APIService {
+func (l *suite) apiServices() []apiregistrationv1.APIService {
 	l.Helper()
 	all, err := l.cluster.APIServices(l.Context(), l.service)
 	if err != nil || len(all) == 0 {
@@ -111,7 +113,7 @@ func (l *live) apiServices() []apiregistrationv1.APIService {
 }
 
 // versions are the resourceVersions of all that apply can write.
-func (l *live) versions() string {
+func (l *suite) versions() string {
 	l.Helper()
 	var out []string
 	for _, a := range l.apiServices() {
@@ -125,7 +127,7 @@ func (l *live) versions() string {
 }
 
 // patch changes the first APIService as another manager.
-func (l *live) patch(patch string) {
+func (l *suite) patch(patch string) {
 	l.Helper()
 	name := l.apiServices()[0].Name
 	_, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "helm"})
@@ -134,22 +136,22 @@ func (l *live) patch(patch string) {
 	}
 }
 
-func (l *live) check(o rotation.LiveOptions) *rotation.LiveReport {
+func (l *suite) check(o live.Options) *live.Report {
 	l.Helper()
 	o.Service = l.service
-	report, err := l.cluster.Check(l.Context(), o)
+	report, err := live.Check(l.Context(), l.cluster.Cluster, o)
 	if err != nil {
 		l.Fatal(err)
 	}
 	return report
 }
 
-func (l *live) allOptions() rotation.LiveOptions {
-	return rotation.LiveOptions{From: l.env.PKI(), ProxyClient: filepath.Join(l.env.PKI(), certs.FrontProxyClientDir)}
+func (l *suite) allOptions() live.Options {
+	return live.Options{Dir: l.env.PKI(), ProxyClient: filepath.Join(l.env.PKI(), certs.FrontProxyClientDir)}
 }
 
 // healthy waits until nothing is wrong.
-func (l *live) healthy(o rotation.LiveOptions) {
+func (l *suite) healthy(o live.Options) {
 	l.Helper()
 	l.env.Eventually(l.T, "no finding", waitLimit, func(context.Context) error {
 		if r := l.check(o); len(r.Findings) > 0 {
@@ -159,7 +161,7 @@ func (l *live) healthy(o rotation.LiveOptions) {
 	})
 }
 
-func checkHealthy(l *live) {
+func checkHealthy(l *suite) {
 	l.healthy(l.allOptions())
 	r := l.check(l.allOptions())
 	// The Service, 3 APIServices, 2 endpoints, the directory, 2 kube-apiservers, the ConfigMap, the front proxy.

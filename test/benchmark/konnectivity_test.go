@@ -46,7 +46,7 @@ func BenchmarkKonnectivity(b *testing.B) {
 	tunnels := []envtest.Tunnel{{Routed: true}}
 	names := []string{"direct"}
 	for _, mode := range envtest.Modes() {
-		tunnels = append(tunnels, envtest.Tunnel{Mode: mode, Agents: 1})
+		tunnels = append(tunnels, envtest.Tunnel{Mode: mode, Agents: 1, ServerCount: 1})
 		names = append(names, string(mode))
 	}
 	e := envtest.New(b, envtest.Options{Network: envtest.EndpointRouting, Tunnels: tunnels})

@@ -46,6 +46,15 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 	}
 	kubeAPIServer := strings.TrimPrefix(config.Host, "https://")
 	envtest.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return config.Dial(ctx, "tcp", kubeAPIServer) })
+	config = rest.CopyConfig(config)
+	if config.ServerName == "" {
+		// The listener's address is not in the certificate.
+		host, _, err := net.SplitHostPort(kubeAPIServer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ServerName = host
+	}
 	target := url.URL{Scheme: "https", Host: listener.Addr().String(),
 		Path: "/apis/fixture.example.com/v1/namespaces/" + namespace + "/engines/" + name + "/console"}
 	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())

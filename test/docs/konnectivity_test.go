@@ -4,12 +4,16 @@ package docs
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/kubeconfig"
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
@@ -23,9 +27,9 @@ func TestKonnectivityDoc(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
 	install := blocks(t, "konnectivity/README.md")
 	bundles := blocks(t, "docs/konnectivity.md")
-	first, _, found := strings.Cut(install[0], "install -d")
-	if !found || !strings.HasPrefix(first, "certgen init ") || len(bundles) != 1 {
-		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity.md, want certgen init before the first directory, and one block", install[0], len(bundles))
+	first := install[0]
+	if !strings.HasPrefix(first, "certgen init ") || len(bundles) != 1 {
+		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity.md, want certgen init first, and one block", first, len(bundles))
 	}
 	dir := t.TempDir()
 	scripttest.Shell(t, dir, first)
@@ -51,4 +55,95 @@ func TestKonnectivityDoc(t *testing.T) {
 		}
 	}
 	scripttest.Shell(t, dir, "certgen verify pki && certgen verify pki-new")
+}
+
+// TestKonnectivityExpiry runs the daily check of konnectivity/README.md on the files of a node: it reports each certificate of the set
+// before its end, that of the server's kubeconfig too.
+func TestKonnectivityExpiry(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
+	var script string
+	for _, block := range blocks(t, "konnectivity/README.md") {
+		if strings.Contains(block, "konnectivity_certificates_due") {
+			script = block
+		}
+	}
+	const year, soon = 365 * 24 * time.Hour, 10 * time.Minute
+	for name, tc := range map[string]struct {
+		leaves, kubeconfig time.Duration
+		want               string
+	}{
+		"a year":                 {year, year, "konnectivity_certificates_due 0\n"},
+		"kubeconfig for minutes": {year, soon, "konnectivity_certificates_due 1\n"},
+		"the others for minutes": {soon, year, "konnectivity_certificates_due 1\n"},
+	} {
+		dir := t.TempDir()
+		node := filepath.Join(dir, "konnectivity")
+		if _, err := certs.Init(t.Context(), certs.InitOptions{
+			Dir: node, Service: certs.Service{Name: "widgets", Namespace: "demo"}, With: []string{certs.SetKonnectivity},
+			KonnectivityAgentServerNames: []string{"konnectivity.example.com"}, Lifetime: tc.leaves,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		ca := filepath.Join(node, certs.KonnectivityAgentCADir)
+		if _, err := kubeconfig.Write(t.Context(), kubeconfig.Options{
+			Client: certs.ClientOptions{User: "system:konnectivity-server", Lifetime: tc.kubeconfig}, CA: ca, Server: "https://10.0.0.1:6443",
+			ServerCAFile: filepath.Join(ca, certs.CertFile), Out: filepath.Join(node, "konnectivity-server.kubeconfig"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		// Exits 1 or not: cron's mail is not what this is about.
+		scripttest.Shell(t, dir, strings.NewReplacer("/etc/kubernetes/konnectivity", node, "/var/lib/node_exporter", dir, "certgen check-expiration", "set +e; certgen check-expiration").Replace(script))
+		if got, err := os.ReadFile(filepath.Join(dir, "konnectivity.prom")); err != nil || string(got) != tc.want {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, tc.want)
+		}
+	}
+}
+
+// TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as konnectivity/README.md says before kubeadm
+// join: owners and modes stay, and the socket, which belongs to a server, does not come along.
+func TestKonnectivityJoin(t *testing.T) {
+	dir := t.TempDir()
+	const socket = "etc/kubernetes/konnectivity-server/konnectivity-server.socket"
+	key := "etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig.d/tls.key"
+	want := map[string]fs.FileMode{
+		key: 0o400, "etc/kubernetes/konnectivity/patches/kube-apiserver1+json.yaml": 0o644, "etc/kubernetes/manifests/konnectivity-server.yaml": 0o600,
+	}
+	for name, mode := range want {
+		path := filepath.Join(dir, "first", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(name), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{filepath.Dir(filepath.Join(dir, "first", socket)), filepath.Join(dir, "second")} {
+		if err := os.MkdirAll(d, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "first", socket), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range blocks(t, "konnectivity/README.md") {
+		switch {
+		case strings.Contains(block, "-cf konnectivity.tar"):
+			scripttest.Shell(t, dir, strings.ReplaceAll(block, "-C / ", "-C first "))
+		case strings.Contains(block, "-xpf konnectivity.tar"):
+			scripttest.Shell(t, dir, strings.ReplaceAll(block, "-C / ", "-C second "))
+		}
+	}
+	for name, mode := range want {
+		info, err := os.Stat(filepath.Join(dir, "second", name))
+		if err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want mode %o", name, info, err, mode)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "second", socket)); err == nil {
+		t.Error("the socket was copied")
+	}
+	if info, err := os.Stat(filepath.Join(dir, "second", filepath.Dir(socket))); err != nil || !info.IsDir() {
+		t.Errorf("the directory of the socket: %v", err)
+	}
 }

@@ -10,20 +10,29 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/internal/konnectivity"
-	"example.com/extension-apiserver/internal/rotation"
+	tunnel "example.com/extension-apiserver/internal/konnectivity/live"
 )
 
-// TestRules: the pages have the tables of findings as they are in the code, each with an empty line after it.
+// TestRules: the pages have the tables of findings as they are in the code, each with an empty line after it, and no id has two meanings.
 func TestRules(t *testing.T) {
+	meanings := map[string]string{}
 	for name, tc := range map[string]struct {
 		page  string
 		rules []verify.Rule
 	}{
 		"files":        {"docs/certificates.md", verify.Rules()},
-		"live cluster": {"docs/certificates.md", rotation.Rules()},
+		"live cluster": {"docs/certificates.md", live.Rules()},
 		"konnectivity": {"konnectivity/README.md", konnectivity.Rules()},
+		"live tunnel":  {"konnectivity/README.md", tunnel.Rules()},
 	} {
+		for _, r := range tc.rules {
+			if other, ok := meanings[r.ID]; ok && other != r.Meaning {
+				t.Errorf("%s: %s is %q, and %q elsewhere; an id has one meaning", name, r.ID, r.Meaning, other)
+			}
+			meanings[r.ID] = r.Meaning
+		}
 		page, err := os.ReadFile(filepath.Join("..", "..", tc.page))
 		if err != nil {
 			t.Fatal(err)

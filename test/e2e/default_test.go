@@ -37,6 +37,7 @@ func TestDefault(t *testing.T) {
 		{"stranger", stranger},
 		{"pods", pods},
 		{"certificates", certificates},
+		{"certificates from a laptop", fromALaptop},
 		{"certificates on the node", onTheNode},
 		{"deployed again", deployedAgain},
 		{"new pod", newPod},

@@ -35,7 +35,7 @@ func onTheNode(c cluster) {
 		c.Fatal(err)
 	}
 	// Due from the beginning, since it is valid since an hour ago.
-	certgenOnTheNode(c, "init", "--with=", "--lifetime=20m", "--out=/pki")
+	certgenOnTheNode(c, "init", "--with=", "--lifetime=20m", "--dir=/pki")
 	c.removeLater(nodeDirectory, pods.Delete)
 	if _, err := pods.Create(c.Context(), serverOnTheNode(c), metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)

@@ -19,7 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/rotation"
+	kubecluster "example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
 // renewNow does what the renewal CronJob does at night, and waits until it is done.
@@ -81,7 +82,7 @@ var service = certs.Service{Name: name, Namespace: namespace}
 // replaceCA gives the deployment a CA of which a year is left. The CronJob, run now with its defaults, replaces it while requests go on.
 func replaceCA(c cluster) {
 	c.Helper()
-	r, err := rotation.NewCluster(c.config)
+	r, err := kubecluster.New(c.config)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -94,12 +95,13 @@ func replaceCA(c cluster) {
 	if err != nil {
 		c.Fatal(err)
 	}
+	writer := apply.Client{Cluster: r}
 	made := time.Now().AddDate(1, 0, 0).Add(-certs.CALifetime)
 	aged, err := certs.NewCA(certs.CAOptions{Name: "aged", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames(), Now: func() time.Time { return made }})
 	if err != nil {
 		c.Fatal(err)
 	}
-	if err := r.ChangeCABundle(c.Context(), service, certs.Bundle{aged.Certificate}, nil); err != nil {
+	if err := writer.ChangeCABundle(c.Context(), service, certs.Bundle{aged.Certificate}, nil); err != nil {
 		c.Fatal(err)
 	}
 	stored.Data = map[string][]byte{certs.CertFile: aged.CertPEM, certs.KeyFile: aged.KeyPEM}
@@ -108,7 +110,7 @@ func replaceCA(c cluster) {
 	}
 	storePair(c, certs.LeafLifetime)
 	awaitServed(c, servingCertificate(c))
-	if err := r.ChangeCABundle(c.Context(), service, nil, before); err != nil {
+	if err := writer.ChangeCABundle(c.Context(), service, nil, before); err != nil {
 		c.Fatal(err)
 	}
 
@@ -165,7 +167,7 @@ func storePair(c cluster, lifetime time.Duration) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := secrets.Patch(c.Context(), name+"-serving", types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: rotation.FieldManager}); err != nil {
+	if _, err := secrets.Patch(c.Context(), name+"-serving", types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: kubecluster.FieldManager}); err != nil {
 		c.Fatal(err)
 	}
 }

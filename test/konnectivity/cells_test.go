@@ -30,7 +30,7 @@ type cell struct {
 	tunnel envtest.Tunnel
 }
 
-// cells are each mode with each way to pick an endpoint. Agents have tokens, but for one cell; and count servers by Leases in one.
+// cells are each mode with each way to pick an endpoint. Agents have tokens and count Leases, each but for one cell.
 func cells() []cell {
 	var all []cell
 	for _, mode := range envtest.Modes() {
@@ -38,8 +38,10 @@ func cells() []cell {
 			all = append(all, cell{fmt.Sprintf("%s/%s", mode, network), envtest.Tunnel{
 				Mode: mode, Network: network, Agents: 1,
 				MutualTLS: mode == envtest.HTTPConnectOverTCP && network == envtest.EndpointRouting,
-				Leases:    mode == envtest.GRPCOverUDS && network == envtest.EndpointRouting,
 			}})
+			if mode == envtest.HTTPConnectOverUDS && network == envtest.EndpointRouting {
+				all[len(all)-1].tunnel.ServerCount = 1
+			}
 		}
 	}
 	return all
@@ -76,7 +78,7 @@ func TestTunnels(t *testing.T) {
 			if c.tunnel.Mode == envtest.HTTPConnectOverTCP && c.tunnel.Network == envtest.ClusterIPRouting {
 				curled(t, e)
 			}
-			if c.tunnel.Leases {
+			if c.tunnel.ServerCount == 0 {
 				leased(t, e)
 			}
 			if c.tunnel.Network == envtest.EndpointRouting {

@@ -25,9 +25,9 @@ func curled(t *testing.T, e *envtest.Environment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("`(curl [^`]*)`").FindSubmatch(readme)
+	found := regexp.MustCompile("`(curl -p [^`]*)`").FindSubmatch(readme)
 	if found == nil {
-		t.Fatal("konnectivity/README.md has no command curl in its triage")
+		t.Fatal("konnectivity/README.md has no command curl -p in its triage")
 	}
 	ip := strings.TrimSuffix(clusterIP(t, e), ":443")
 	words := strings.Fields(strings.ReplaceAll(string(found[1]), "<cluster IP>", ip))

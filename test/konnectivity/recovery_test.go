@@ -173,7 +173,7 @@ func TestRecovery(t *testing.T) {
 	t.Parallel()
 	var tunnels []envtest.Tunnel
 	for _, mode := range envtest.Modes() {
-		tunnels = append(tunnels, envtest.Tunnel{Mode: mode, Agents: 1})
+		tunnels = append(tunnels, envtest.Tunnel{Mode: mode, Agents: 1, ServerCount: 1})
 	}
 	suffer(t, start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: tunnels}))
 }

@@ -27,7 +27,7 @@ import (
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
-		{Mode: envtest.GRPCOverUDS, Agents: 1}, {Mode: envtest.HTTPConnectOverTCP, Agents: 1, MutualTLS: true},
+		{Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1}, {Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true},
 	}})
 	tokens, certificates := e.KubeAPIServers[0], e.KubeAPIServers[1]
 	wrongAudience, err := e.AgentToken(t.Context(), "https://kubernetes.default.svc")

@@ -30,7 +30,7 @@ func TestRights(t *testing.T) {
 	}
 	e := start(t, envtest.Options{
 		Network: envtest.EndpointRouting, Unregistered: true, KubeAPIServerArgs: args,
-		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS, Agents: 1, Leases: true}},
+		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS, Agents: 1}},
 	})
 	k, client := only(e), e.Client(t)
 	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what counts is

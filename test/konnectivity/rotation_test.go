@@ -189,7 +189,7 @@ func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, par
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
-		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, MutualTLS: true}, {Mode: envtest.GRPCOverUDS, Agents: 1},
+		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true}, {Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1},
 	}})
 	configs, err := e.AdminConfigs()
 	if err != nil {

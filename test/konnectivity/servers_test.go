@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/internal/konnectivity/live"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -16,11 +18,11 @@ import (
 const balancerPort = 8232
 
 // TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns from the first how many there are: told
-// two, it connects until it has both; told one, the other kube-apiserver has no agent.
+// two, it connects until it has both; told one, the other kube-apiserver has no agent, and the live check says why.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	tunnel := func(count int) envtest.Tunnel {
-		return envtest.Tunnel{Mode: envtest.GRPCOverUDS, ServerArgs: []string{fmt.Sprintf("--server-count=%d", count)}}
+		return envtest.Tunnel{Mode: envtest.GRPCOverUDS, ServerCount: count}
 	}
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{tunnel(2), tunnel(2)}})
 	listener, err := e.ListenOnNode(balancerPort)
@@ -43,7 +45,7 @@ func TestTwoServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	balanced(t, e, 1)
+	agent = balanced(t, e, 1)
 	configs, err := e.AdminConfigs()
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +67,26 @@ func TestTwoServers(t *testing.T) {
 		}
 		return nil
 	})
+	var found []string
+	for _, f := range live.Check(t.Context(), liveState(e, 2, agent)) {
+		found = append(found, f.ID)
+	}
+	// The agent has too few servers and does not know better, and one server has no agent.
+	if want := []string{"T12", "T12", "T13"}; !slices.Equal(slices.Sorted(slices.Values(found)), want) {
+		t.Errorf("the live check finds %v, want %v", found, want)
+	}
+}
+
+// liveState is what the live check compares, with the servers of the first kube-apiservers.
+func liveState(e *envtest.Environment, kubeAPIServers int, agents ...*envtest.KonnectivityProcess) live.State {
+	s := live.State{KubeAPIServers: kubeAPIServers}
+	for _, a := range agents {
+		s.Agents = append(s.Agents, live.Target{Name: a.Name, Metrics: a.Metrics})
+	}
+	for _, k := range e.KubeAPIServers[:kubeAPIServers] {
+		s.Servers = append(s.Servers, live.Target{Name: k.ProxyServer.Name, Metrics: k.ProxyServer.Metrics})
+	}
+	return s
 }
 
 // balanced starts an agent that reaches the servers through the load balancer, and waits until it has so many.

@@ -24,6 +24,7 @@ import (
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"example.com/extension-apiserver/internal/certs"
+	kubecluster "example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/rotation"
 )
 
@@ -162,7 +163,7 @@ func (c *cluster) checkCertificates() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	cluster, err := rotation.NewCluster(config)
+	cluster, err := kubecluster.New(config)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func (c *cluster) rotateCA(kubeconfig string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	cluster, err := rotation.NewCluster(config)
+	cluster, err := kubecluster.New(config)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -39,17 +40,16 @@ var konnectivitySets = []struct {
 	level                 string
 	resources, components []string
 }{
-	{"restricted", []string{"server/rbac"}, []string{"server/rbac/components/leases"}},
+	{"restricted", []string{"server/rbac"}, nil},
 	{"restricted", []string{"agents/base"}, []string{"agents/components/network-policy", "agents/components/monitoring"}},
-	{"restricted", []string{"agents/base"}, []string{"agents/components/daemonset", "agents/components/leases"}},
-	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls", "agents/components/leases"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/daemonset"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls"}},
 	{"privileged", []string{"server/static-pod", "kube-apiserver-pod.yaml"}, []string{"server/kube-apiserver"}},
 	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls", "server/static-pod/components/http-connect-tcp"}},
-	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/http-connect-uds", "server/static-pod/components/leases"}},
-	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls", "server/static-pod/components/leases", "server/static-pod/components/kubeconfig"}},
+	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/http-connect-uds"}},
 	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "images"}},
-	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "server/sidecar/components/mtls", "server/sidecar/components/leases",
-		"server/sidecar/components/kubeconfig", "server/sidecar/components/http-connect-uds", "images"}},
+	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "server/sidecar/components/mtls",
+		"server/sidecar/components/http-connect-uds", "images"}},
 }
 
 // testKonnectivity has kube-apiserver try every object of konnectivity, and every pod that would be made of them at its level of Pod
@@ -57,7 +57,7 @@ var konnectivitySets = []struct {
 func testKonnectivity(c *cluster) {
 	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: clusters-demo}\n")
 	// A dry run finds only what is there.
-	c.apply(c.pick(konnectivity(c, []string{"server/rbac", "agents/base"}, []string{"server/rbac/components/leases"}), "Namespace", "ServiceAccount"))
+	c.apply(c.pick(konnectivity(c, []string{"server/rbac", "agents/base"}, nil), "Namespace", "ServiceAccount"))
 	defer c.podSecurity("") // the next test finds what it expects
 	for _, set := range konnectivitySets {
 		text := konnectivity(c, set.resources, set.components)
@@ -118,4 +118,31 @@ func (c *cluster) tryPodAt(level string, spec corev1.PodSpec) error {
 	_, err := c.client.CoreV1().Pods(metav1.NamespaceSystem).Create(c.Context(),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
+}
+
+// TestKonnectivityAlerts: Prometheus' parser reads each alert, and the one for missing agents compares them with the number of
+// kube-apiservers, which a wrong count of servers cannot change.
+func TestKonnectivityAlerts(t *testing.T) {
+	asked := map[string]map[string]bool{} // metrics by alert
+	for _, a := range alerts(t, parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/monitoring"}))) {
+		q := parsePromQL(t, a.Expr)[0]
+		if q.Error != "" {
+			t.Errorf("%s: %s", a.Alert, q.Error)
+		}
+		asked[a.Alert] = map[string]bool{}
+		for _, s := range q.Selectors {
+			for _, m := range s {
+				if m.Label == "__name__" {
+					asked[a.Alert][m.Value] = true
+				}
+			}
+		}
+	}
+	want := map[string]bool{"konnectivity_network_proxy_agent_open_server_connections": true, "up": true}
+	if diff := cmp.Diff(want, asked["KonnectivityKubeAPIServerWithoutAgent"]); diff != "" {
+		t.Errorf("metrics of the alert for missing agents (-want +got):\n%s", diff)
+	}
+	if !asked["KonnectivityCertificateExpires"]["konnectivity_certificates_due"] {
+		t.Errorf("no alert asks for the metric of the daily check: %v", asked)
+	}
 }

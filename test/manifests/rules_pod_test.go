@@ -36,6 +36,9 @@ func podProblems(r rendered) []string {
 		if !slices.ContainsFunc(classes, func(c *schedulingv1.PriorityClass) bool { return c.Name == spec.PriorityClassName }) {
 			problem("there is no priorityClass %q", spec.PriorityClassName)
 		}
+		if spec.NodeSelector[corev1.LabelOSStable] != string(corev1.Linux) {
+			problem("node selector is %v, want %s: linux; clusters have nodes with Windows too", spec.NodeSelector, corev1.LabelOSStable)
+		}
 		if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {
 			problem("gets every Service as variables")
 		}

@@ -129,7 +129,7 @@ func TestFIPSCertgen(t *testing.T) {
 	for _, key := range certs.KeyTypes() {
 		t.Run(string(key), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pki")
-			if out, err := run(t, "on", append(initArgs, "--key-type="+string(key), "--out="+dir)...); err != nil {
+			if out, err := run(t, "on", append(initArgs, "--key-type="+string(key), "--dir="+dir)...); err != nil {
 				t.Fatalf("certgen init: %v\n%s", err, out)
 			}
 			if out, err := run(t, "only", "verify", dir); err != nil {
@@ -139,7 +139,7 @@ func TestFIPSCertgen(t *testing.T) {
 	}
 	// docs/production.md says so: the library makes the key identifier with SHA-1, as RFC 5280,
 	// 4.2.1.2 proposes.
-	out, err := run(t, "only", append(initArgs, "--out="+filepath.Join(t.TempDir(), "pki"))...)
+	out, err := run(t, "only", append(initArgs, "--dir="+filepath.Join(t.TempDir(), "pki"))...)
 	if err == nil || !strings.Contains(out, "SHA-1 is not allowed in FIPS 140-only mode") {
 		t.Errorf("certgen init in the mode only: got %v, want an error about SHA-1; if it works now, change docs/production.md\n%s", err, out)
 	}

@@ -76,7 +76,7 @@ func TestVulncheck(t *testing.T) {
 		"no answer": {"http://127.0.0.1:9", unavailable, []string{"nothing was checked", "http://127.0.0.1:9", "VULNDB="}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "vulncheck.sh"), "./internal/manifest")
+			cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "vulncheck.sh"), "./internal/registration")
 			cmd.Env = append(cmd.Environ(), "VULNDB="+tc.database)
 			out, err := cmd.CombinedOutput()
 			if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/manifest"
 	"example.com/extension-apiserver/internal/rotation"
 )
 
@@ -97,7 +97,7 @@ func TestBlockedAndAborted(t *testing.T) {
 // sameCABundle is an apply of the caBundle that is there.
 func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	t.Helper()
-	patch, err := json.Marshal(manifest.CABundleConfig(a.Name, a.Spec.CABundle).WithUID(a.UID))
+	patch, err := json.Marshal(apiregistrationv1ac.APIService(a.Name).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(a.Spec.CABundle...)).WithUID(a.UID))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,11 @@ package rotation
 
 import (
 	"bufio"
+	"crypto/x509"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/pkg/envtest"
 )
@@ -65,9 +69,9 @@ func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, ar
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append(args, "--service", service.Name, "--namespace", service.Namespace,
-		"--kubeconfig", kubeconfig, "--hold", "1s", "--timeout", "60s", "--settle", "5s", "-o", "json")
-	cmd := exec.CommandContext(t.Context(), e.Certgen(), args...)
+	flags := append([]string{args[0], "--service", service.Name, "--namespace", service.Namespace,
+		"--kubeconfig", kubeconfig, "--hold", "1s", "--timeout", "60s", "--settle", "5s", "-o", "json"}, args[1:]...)
+	cmd := exec.CommandContext(t.Context(), e.Certgen(), flags...)
 	var errOut strings.Builder
 	cmd.Stderr = &errOut
 	stdout, err := cmd.StdoutPipe()
@@ -112,10 +116,67 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 	if waited {
 		return
 	}
-	err := newCluster(t, e).Core.CoordinationV1().Leases(service.Namespace).Delete(t.Context(), rotation.LeaseName(service), metav1.DeleteOptions{})
+	err := newCluster(t, e).Core.CoordinationV1().Leases(service.Namespace).Delete(t.Context(), apply.LeaseName(service), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 }
 
 var waitForLease sync.Once
+
+// TestTwoOperators: two rotations of the serving CA, the second from a copy of the directory, take turns at every step. No request fails; the
+// one whose directory the servers read comes to its end. The CA of the other is trusted beside it, until it is taken out from there.
+// internal/rotation tries every pair of steps of all rotations.
+func TestTwoOperators(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	copied := filepath.Join(t.TempDir(), "pki")
+	if err := os.CopyFS(copied, os.DirFS(shared.PKI())); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := rotation.Plan(rotation.ServingCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := func(args ...string) (outcome, stderr string) {
+		return certgen(t, shared, "", false, append([]string{"rotate", rotation.ServingCA, "--dir", copied, "--timeout", "5s"}, args...)...)
+	}
+	l := startLoad(t, shared, "operators")
+	defer l.End()
+	for _, step := range plan {
+		l.Enter("two operators at " + step.Name)
+		if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, step.Name, !step.Holds); outcome != "killed" {
+			t.Fatalf("the first was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
+		}
+		if outcome, stderr := second(); outcome == "done" {
+			t.Fatalf("the second one is done at step %s, though no server reads its directory\n%s", step.Name, stderr)
+		}
+	}
+	l.Enter("the first to its end")
+	if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, "", false); outcome != "done" {
+		t.Fatalf("the first: %s\n%s", outcome, stderr)
+	}
+	l.Enter("the second is taken back")
+	if outcome, stderr := second("--abort"); outcome == "done" {
+		t.Errorf("the second one is done after --abort\n%s", stderr)
+	}
+	ca := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
+	checkTrust(t, c, ca, 2)
+	l.Enter("its CA is taken out")
+	applyDir(t, c, apply.Options{ReplaceTrust: true})
+	checkTrust(t, c, ca, 1)
+}
+
+// checkTrust wants the CA in each caBundle, and how many there are in all.
+func checkTrust(t *testing.T, c apply.Client, ca *x509.Certificate, count int) {
+	t.Helper()
+	apiServices, err := c.APIServices(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range apiServices {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != count || !bundle.Contains(ca) {
+			t.Errorf("caBundle of %s: %d CAs, %v; want %d, and %s among them", a.Name, len(bundle), err, count, ca.Subject)
+		}
+	}
+}

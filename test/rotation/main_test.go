@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 	"example.com/extension-apiserver/test/load"
@@ -54,26 +55,30 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 }
 
 // newCluster is what certgen opens, with connections from the host of the first kube-apiserver.
-func newCluster(t *testing.T, e *envtest.Environment) *rotation.Cluster {
+func newCluster(t *testing.T, e *envtest.Environment) apply.Client {
 	t.Helper()
 	config, err := e.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := rotation.NewCluster(config)
+	c, err := cluster.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Dial = config.Dial
-	return c
+	return apply.Client{Cluster: c}
 }
 
 // takeOver makes certgen the only manager of every caBundle, as certgen apply --force-conflicts does.
-func takeOver(t *testing.T, c *rotation.Cluster) {
+func takeOver(t *testing.T, c apply.Client) {
 	t.Helper()
-	plan, err := c.PlanApply(t.Context(), rotation.ApplyOptions{
-		Service: service, From: shared.PKI(), CABundleOptions: rotation.CABundleOptions{ForceConflicts: true},
-	})
+	applyDir(t, c, apply.Options{CABundleOptions: apply.CABundleOptions{ForceConflicts: true}})
+}
+
+func applyDir(t *testing.T, c apply.Client, opts apply.Options) {
+	t.Helper()
+	opts.Service, opts.Dir = service, shared.PKI()
+	plan, err := c.PlanApply(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/test/load"
 )
@@ -79,7 +81,7 @@ func oldMaterial(t *testing.T) material {
 
 // checkRefused asks each endpoint with the old material, and first with the new: a refusal for another reason would prove
 // nothing.
-func (m material) checkRefused(t *testing.T, c *rotation.Cluster) {
+func (m material) checkRefused(t *testing.T, c apply.Client) {
 	t.Helper()
 	now := oldMaterial(t)
 	for _, tc := range []struct {
@@ -97,20 +99,12 @@ func (m material) checkRefused(t *testing.T, c *rotation.Cluster) {
 		}
 	}
 	checkProxies(t, c, now.servingCA, now.proxy, m.proxy)
-	apiServices, err := c.APIServices(t.Context(), service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range apiServices {
-		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != 1 || !bundle.Contains(now.servingCA[0]) {
-			t.Errorf("caBundle of %s: %d CAs, %v; want the new CA alone", a.Name, len(bundle), err)
-		}
-	}
+	checkTrust(t, c, now.servingCA[0], 1)
 	checkPublished(t, c, now.proxyCA[0], m.proxyCA[0])
 }
 
 // checkProxies asks each endpoint with the front proxy's certificate, which it must believe, and with old ones.
-func checkProxies(t *testing.T, c *rotation.Cluster, trust certs.Bundle, now *certs.KeyPair, old ...*certs.KeyPair) {
+func checkProxies(t *testing.T, c apply.Client, trust certs.Bundle, now *certs.KeyPair, old ...*certs.KeyPair) {
 	t.Helper()
 	endpoints, err := c.Endpoints(t.Context(), service)
 	if err != nil {
@@ -118,9 +112,9 @@ func checkProxies(t *testing.T, c *rotation.Cluster, trust certs.Bundle, now *ce
 	}
 	for _, e := range endpoints {
 		for i, proxy := range append([]*certs.KeyPair{now}, old...) {
-			want := rotation.NotTrusted
+			want := cluster.NotTrusted
 			if i == 0 {
-				want = rotation.Believed
+				want = cluster.Believed
 			}
 			if got, err := c.ProbeFrontProxy(t.Context(), e, service, trust, proxy); err != nil || got != want {
 				t.Errorf("front proxy %s at %s: %s, %v; want %s", proxy, e.Address, got, err, want)
@@ -130,7 +124,7 @@ func checkProxies(t *testing.T, c *rotation.Cluster, trust certs.Bundle, now *ce
 }
 
 // checkPublished looks for the front proxy's CAs in the ConfigMap.
-func checkPublished(t *testing.T, c *rotation.Cluster, now, old *x509.Certificate) {
+func checkPublished(t *testing.T, c apply.Client, now, old *x509.Certificate) {
 	t.Helper()
 	cm, err := c.TrustConfigMap(t.Context())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
 )
 
@@ -72,15 +73,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil || time.Until(parsed.Certificate.NotAfter) < certs.CALifetime-time.Hour {
 		t.Fatalf("CA in the Secret: %v, %v; want a new one", parsed, err)
 	}
-	apiServices, err := c.APIServices(t.Context(), service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range apiServices {
-		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != 1 || !bundle.Contains(parsed.Certificate) {
-			t.Errorf("caBundle of %s: %d CAs (%v), want the new one alone", a.Name, len(bundle), err)
-		}
-	}
+	checkTrust(t, c, parsed.Certificate, 1)
 	served, err := c.Served(t.Context(), service, certs.Bundle{old})
 	for _, s := range served {
 		if err != nil || s.Verdict == nil {
@@ -90,7 +83,7 @@ func TestSecrets(t *testing.T) {
 }
 
 // agedCA has a CA of which a year is left sign what the servers serve, and puts both into Secrets.
-func agedCA(t *testing.T, c *rotation.Cluster) *x509.Certificate {
+func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 	t.Helper()
 	before := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
 	current := pair(t, filepath.Join(shared.PKI(), certs.ServingDir)).Certificate
@@ -115,7 +108,7 @@ func agedCA(t *testing.T, c *rotation.Cluster) *x509.Certificate {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	store, err := c.OpenSecrets(t.Context(), secrets)
+	store, err := rotation.OpenSecrets(t.Context(), c, secrets)
 	if err == nil {
 		err = store.Write(certs.ServingDir, leaf.Files(certs.Bundle{aged.Certificate}))
 	}

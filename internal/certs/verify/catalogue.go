@@ -17,7 +17,7 @@ var checks = []Check[*target]{
 		"make one certificate for each: certgen init"}, certified(checkBothUsages)},
 	{Rule{"C04", []Severity{Error, Info},
 		"a serving certificate lacks the DNS name <service>.<namespace>.svc, the only one that kube-aggregator asks for",
-		"make it anew with the name: certgen init --service NAME --namespace NAMESPACE --out DIR"}, certified(checkServerName)},
+		"make it anew with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR"}, certified(checkServerName)},
 	{Rule{"C05", []Severity{Warning},
 		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an empty name",
 		"make it anew with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS"}, certified(checkOddNames)},

@@ -4,6 +4,7 @@ package verify
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -38,6 +39,25 @@ func TestInitDirectory(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "serving"))
 	if c := mustVerify(t, Options{}, ".").Checked[0]; c.Purpose != Serving {
 		t.Errorf("got %+v, want the purpose that the directory's own name says", c)
+	}
+}
+
+// TestFilesBelowSymlink: a directory may be given as a symlink, by whose name the files are called.
+func TestFilesBelowSymlink(t *testing.T) {
+	dir := t.TempDir()
+	opts := certs.InitOptions{Dir: filepath.Join(dir, "pki"), Service: certs.Service{Name: "widgets", Namespace: "demo"}, Now: at(0).now}
+	if _, err := certs.Init(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("pki", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []string{link, link + "/"} {
+		got, err := filesBelow(given)
+		if err != nil || len(got) != 10 || got[0] != filepath.Join(link, certs.FrontProxyCADir, certs.CertFile) {
+			t.Errorf("%s: got %q, %v; want the 10 files by the link's name", given, got, err)
+		}
 	}
 }
 

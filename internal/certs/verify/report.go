@@ -46,9 +46,11 @@ type Checked struct {
 	ServerName string     `json:"serverName,omitempty"` // that kube-aggregator asks for
 	Subject    string     `json:"subject,omitempty"`
 	NotAfter   *time.Time `json:"notAfter,omitempty"`
-	Errors     int        `json:"errors"`
-	Warnings   int        `json:"warnings"`
-	Infos      int        `json:"infos"`
+	// Certificate is all that it says; nil for a key without one.
+	Certificate *certs.CertificateInfo `json:"certificate,omitempty"`
+	Errors      int                    `json:"errors"`
+	Warnings    int                    `json:"warnings"`
+	Infos       int                    `json:"infos"`
 }
 
 // Summary counts.
@@ -82,8 +84,8 @@ func Paths(paths []string, opts Options) (*Report, error) {
 			Errors: Count(findings, Error), Warnings: Count(findings, Warning), Infos: Count(findings, Info),
 		}
 		if t.leaf != nil {
-			end := t.leaf.NotAfter.UTC()
-			c.Subject, c.NotAfter = t.leaf.Subject.String(), &end
+			info := certs.Describe(t.leaf, opts.Now)
+			c.Certificate, c.Subject, c.NotAfter = &info, info.Subject, &info.NotAfter
 		}
 		r.Checked = append(r.Checked, c)
 		r.Findings = append(r.Findings, findings...)

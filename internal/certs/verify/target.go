@@ -42,7 +42,7 @@ func load(paths []string, opts Options) ([]*target, error) {
 	var errs []error
 	done := map[string]bool{}
 	for _, path := range paths {
-		files, err := certs.FilesBelow(path)
+		files, err := filesBelow(path)
 		errs = append(errs, err)
 		for _, file := range files {
 			dir := filepath.Dir(file)

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+)
+
+// DryRun says how far an apply goes.
+type DryRun string
+
+// The dry runs.
+const (
+	DryRunNone   DryRun = "none"   // everything is written
+	DryRunClient DryRun = "client" // the cluster is only read
+	DryRunServer DryRun = "server" // the cluster tries every write and stores none
+)
+
+// Options say what to bring from a directory of certs.Init into a cluster.
+type Options struct {
+	Service certs.Service
+	Dir     string      // directory as certgen init made it
+	Store   certs.Store // in the place of Dir
+	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
+	DryRun  DryRun      // empty means DryRunNone
+	CABundleOptions
+	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
+	// is not trusted yet.
+	ReplaceTrust bool
+}
+
+// Action is what is done to an object.
+type Action string
+
+// The actions.
+const (
+	ApplyCreate    Action = "create"
+	ApplyChange    Action = "change"
+	ApplyUnchanged Action = "unchanged"
+)
+
+// Report is the plan of an apply and, as far as Done says so, what became of it.
+type Report struct {
+	APIVersion  string    `json:"apiVersion"`
+	Kind        string    `json:"kind"` // ApplyReport
+	GeneratedAt time.Time `json:"generatedAt"`
+	Service     string    `json:"service"` // NAMESPACE/NAME
+	DryRun      DryRun    `json:"dryRun"`
+	Items       []Item    `json:"items"` // in the order of the writes: trust before identity
+	Notes       []string  `json:"notes,omitempty"`
+}
+
+// Item is one object.
+type Item struct {
+	Kind      string   `json:"kind"`
+	Namespace string   `json:"namespace,omitempty"`
+	Name      string   `json:"name"`
+	Action    Action   `json:"action"`
+	Reason    string   `json:"reason"`
+	SHA256    []string `json:"sha256"` // of the CAs in the caBundle, or of the certificate in the Secret
+	Done      bool     `json:"done"`   // it was written, or tried with DryRunServer; false for what is unchanged
+
+	write func(ctx context.Context, dryRun bool) error
+}
+
+// Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
+func (o Options) Validate() error {
+	errs := []error{o.Service.Validate()}
+	if o.Dir == "" && o.Store == nil {
+		errs = append(errs, &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as pki"})
+	}
+	if problems := validation.IsDNS1123Subdomain(o.Secret); o.Secret != "" && len(problems) > 0 {
+		errs = append(errs, &certs.InvalidError{Field: "secret", Value: o.Secret, Reason: "expected the Secret's name: " + problems[0]})
+	}
+	if o.DryRun != "" && !slices.Contains([]DryRun{DryRunNone, DryRunClient, DryRunServer}, o.DryRun) {
+		errs = append(errs, &certs.InvalidError{Field: "dry-run", Value: string(o.DryRun), Reason: "expected none, client or server"})
+	}
+	return errors.Join(errs...)
+}
+
+// PlanApply reads the directory and the cluster and says what Apply will write: the caBundle of every APIService of the
+// Service, and the serving Secret. It writes nothing. Whatever is in the way of one object refuses the plan as a whole:
+// *certs.InvalidError, *certs.RefusedError for files, *OwnedError and others for the cluster, joined by errors.Join.
+func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.DryRun == "" {
+		o.DryRun = DryRunNone
+	}
+	if o.Store == nil {
+		o.Store = certs.Dir(o.Dir)
+	}
+	source, err := ReadSource(o.Store, o.Service, c.Time())
+	if err == nil && o.Secret != "" && o.Dir != "" {
+		err = refuseFaulty(o.Store.Path(certs.ServingDir), c.Time())
+	}
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{
+		APIVersion: certs.APIVersion, Kind: "ApplyReport", GeneratedAt: c.Time().UTC().Truncate(time.Second),
+		Service: o.Service.Namespace + "/" + o.Service.Name, DryRun: o.DryRun, Items: []Item{},
+	}
+	changes, err := c.planCABundles(ctx, o.Service, o.CABundleOptions, func(apiregistrationv1.APIService) certs.Bundle { return source.Bundle })
+	if err != nil {
+		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
+	}
+	for _, change := range changes {
+		report.Items = append(report.Items, c.apiServiceItem(change, source.Bundle, o.ForceConflicts))
+	}
+	var stored *corev1.Secret
+	if o.Secret != "" {
+		var item Item
+		if item, stored, err = c.planSecret(ctx, o, source); err != nil {
+			return nil, err
+		}
+		report.Items = append(report.Items, item)
+	}
+	if !o.ReplaceTrust {
+		if err := c.refuseBreaking(changes, stored, source); err != nil {
+			return nil, err
+		}
+	}
+	if len(changes) == 0 {
+		text := fmt.Sprintf("no APIService has the Service %s as its backend; run this again when the API is registered", report.Service)
+		if o.Secret == "" {
+			return nil, errors.New("plan: " + text)
+		}
+		report.Notes = append(report.Notes, text)
+	}
+	return report, nil
+}
+
+// Apply writes what the plan says: with the field manager certgen, every object first as a dry run of the server, so that
+// a write that is refused leaves the cluster as it was. After an error, Done tells which objects were written.
+func (c Client) Apply(ctx context.Context, plan *Report) error {
+	if plan.DryRun == DryRunClient {
+		return nil
+	}
+	for _, dryRun := range []bool{true, false} {
+		if !dryRun && plan.DryRun == DryRunServer {
+			return nil
+		}
+		var errs []error
+		for i := range plan.Items {
+			item := &plan.Items[i]
+			if item.Action == ApplyUnchanged {
+				continue
+			}
+			err := item.write(ctx, dryRun)
+			item.Done = err == nil && dryRun == (plan.DryRun == DryRunServer)
+			if errs = append(errs, err); err != nil && !dryRun {
+				break
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Client) apiServiceItem(change caBundleChange, bundle certs.Bundle, force bool) Item {
+	item := Item{Kind: "APIService", Name: change.before.Name, Action: ApplyChange, Reason: change.reason}
+	if change.reason == "" {
+		item.Action, item.Reason = ApplyUnchanged, "it trusts these CAs, and certgen owns its caBundle"
+		if change.shared != "" {
+			item.Reason += " together with " + change.shared + ", so that a change of it needs --force-conflicts"
+		}
+	}
+	for _, ca := range bundle {
+		item.SHA256 = append(item.SHA256, certs.Fingerprint(ca))
+	}
+	item.write = func(ctx context.Context, dryRun bool) error {
+		return c.applyCABundle(ctx, change, "", ServerSide(dryRun, force))
+	}
+	return item
+}
+
+// Client writes what certgen keeps in a cluster.
+type Client struct{ *cluster.Cluster }
+
+// Source is what a directory of certgen init holds for the cluster. The keys of CAs are not read.
+type Source struct {
+	service certs.Service
+	Store   certs.Store
+	Chain   certs.Bundle
+	Bundle  certs.Bundle
+}
+
+func (s *Source) file(name string) string { return s.Store.Path(certs.ServingDir, name) }
+
+// ReadSource reads the serving pair's certificate and its CAs, and has them verified as kube-aggregator will.
+func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, error) {
+	src := &Source{service: s, Store: store}
+	files, err := store.Read(certs.ServingDir)
+	if err != nil {
+		return nil, err
+	}
+	certFile := src.file(certs.CertFile)
+	if _, ok := files[certs.CertFile]; !ok {
+		return nil, &certs.RefusedError{Path: certFile, Reason: "expected the serving certificate that certgen init made, found none; give its directory"}
+	}
+	if src.Chain, err = certs.ParseBundle(files[certs.CertFile].Data); err != nil {
+		return nil, &certs.RefusedError{Path: certFile, Reason: err.Error()}
+	}
+	if src.Bundle, err = certs.ParseCAs(files[certs.BundleFile].Data, src.file(certs.BundleFile), now); err != nil {
+		return nil, err
+	}
+	if err := verifyServing(src.Chain, src.Bundle, s, now); err != nil {
+		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf("kube-aggregator would refuse it: %v; make it anew: "+
+			"certgen init --service %s --namespace %s --dir %s", err, s.Name, s.Namespace, store.Path())}
+	}
+	return src, nil
+}

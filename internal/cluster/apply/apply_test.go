@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/clustertest"
+)
+
+func fakeClient(apiServices []apiregistrationv1.APIService, core ...runtime.Object) Client {
+	return Client{clustertest.New(apiServices, core...)}
+}
+
+// applyDir is a directory of certgen init, and what its caBundle is.
+func applyDir(t *testing.T) (dir string, caBundle []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: clustertest.Service, Now: func() time.Time { return clustertest.Now }}); err != nil {
+		t.Fatal(err)
+	}
+	caBundle, err := os.ReadFile(filepath.Join(dir, certs.ServingDir, certs.BundleFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, caBundle
+}
+
+const (
+	apply  = metav1.ManagedFieldsOperationApply
+	update = metav1.ManagedFieldsOperationUpdate
+)
+
+// TestPlan: what an APIService that is there leads to.
+func TestPlan(t *testing.T) {
+	dir, caBundle := applyDir(t)
+	other, _ := certs.ParseBundle(clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).CertPEM)
+	foreign := clustertest.APIService("v1.g.example.com", other.PEM())
+	insecure := clustertest.APIService("v1.g.example.com", nil)
+	insecure.Spec.InsecureSkipTLSVerify = true
+	injected := clustertest.APIService("v1.g.example.com", nil)
+	injected.Annotations = map[string]string{"cert-manager.io/inject-ca-from-secret": "x"}
+	reordered := clustertest.APIService("v1.g.example.com", append([]byte("a comment\n"), caBundle...))
+	both := clustertest.OwnedBy(clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply), "kubectl", apply)
+	for name, tc := range map[string]struct {
+		a       apiregistrationv1.APIService
+		options Options
+		action  Action
+		want    string // in the reason, or of the error
+	}{
+		"empty":                     {clustertest.APIService("v1.g.example.com", nil), Options{}, ApplyChange, "it has no caBundle"},
+		"right and ours":            {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply), Options{}, ApplyUnchanged, "certgen owns its caBundle"},
+		"the same set":              {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{}, ApplyUnchanged, "certgen owns its caBundle"},
+		"right and of another":      {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), "kubectl", apply), Options{}, ApplyChange, "does not own its caBundle yet"},
+		"ours by update":            {clustertest.OwnedBy(foreign, cluster.FieldManager, update), Options{}, "", `found "certgen", so nothing was written`},
+		"right and shared":          {both, Options{}, ApplyUnchanged, `together with "kubectl", so that a change of it needs --force-conflicts`},
+		"right and shared, forced":  {both, Options{CABundleOptions: CABundleOptions{ForceConflicts: true}}, ApplyChange, `its caBundle is owned by "kubectl"`},
+		"of another":                {clustertest.OwnedBy(foreign, "kubectl", apply), Options{}, "", `found "kubectl", so nothing was written`},
+		"of another, forced":        {clustertest.OwnedBy(foreign, "kubectl", apply), Options{CABundleOptions: CABundleOptions{ForceConflicts: true}}, "", "certgen rotate, or allow it with --replace-trust"},
+		"of another, both forced":   {clustertest.OwnedBy(foreign, "kubectl", apply), Options{CABundleOptions: CABundleOptions{ForceConflicts: true}, ReplaceTrust: true}, ApplyChange, "its caBundle is another"},
+		"trusts another":            {clustertest.OwnedBy(foreign, cluster.FieldManager, apply), Options{}, "", "APIService v1.g.example.com trusts CN=other@"},
+		"no PEM":                    {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")), cluster.FieldManager, apply), Options{}, ApplyChange, "its caBundle is another"},
+		"insecure":                  {insecure, Options{}, "", "certgen apply --clear-insecure"},
+		"insecure, cleared":         {insecure, Options{CABundleOptions: CABundleOptions{ClearInsecure: true}}, ApplyChange, "insecureSkipTLSVerify is taken back"},
+		"cert-manager":              {injected, Options{CABundleOptions: CABundleOptions{ForceConflicts: true}}, "", "annotation cert-manager.io/inject-ca-from-secret"},
+		"cert-manager says verdict": {injected, Options{}, "", "the caBundle that cert-manager keeps does not vouch for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.options.Service, tc.options.Dir = clustertest.Service, dir
+			c := fakeClient([]apiregistrationv1.APIService{tc.a})
+			plan, err := c.PlanApply(t.Context(), tc.options)
+			if tc.action == "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("got %v, want an error with %q", err, tc.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := plan.Items[0]; len(plan.Items) != 1 || got.Action != tc.action || !strings.Contains(got.Reason, tc.want) || got.Done || len(got.SHA256) != 1 {
+				t.Errorf("got %+v, want %s with %q", plan.Items, tc.action, tc.want)
+			}
+		})
+	}
+}
+
+// TestPlanSecret: what a Secret that is there leads to.
+func TestPlanSecret(t *testing.T) {
+	dir, caBundle := applyDir(t)
+	right := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply)
+	data := map[string][]byte{"extra": []byte("of somebody else")}
+	for _, name := range []string{certs.CertFile, certs.KeyFile, certs.BundleFile} {
+		var err error
+		if data[name], err = os.ReadFile(filepath.Join(dir, certs.ServingDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := func(change func(*corev1.Secret)) *corev1.Secret {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "s", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: cluster.FieldManager, Operation: apply, FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:tls.crt":{}}}`)}}}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{}}
+		maps.Copy(s.Data, data)
+		change(s)
+		return s
+	}
+	otherDir, _ := applyDir(t)
+	otherCert, err := os.ReadFile(filepath.Join(otherDir, certs.ServingDir, certs.CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		there *corev1.Secret
+		want  Action
+		text  string
+	}{
+		"none":             {nil, ApplyCreate, "it does not exist"},
+		"right":            {secret(func(*corev1.Secret) {}), ApplyUnchanged, "it holds this pair"},
+		"of another":       {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), ApplyChange, "does not own its data yet"},
+		"another pair":     {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), ApplyChange, "its certificate is another"},
+		"another ca.crt":   {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), ApplyChange, "its key or its CAs are others"},
+		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), ApplyUnchanged, "it holds this pair"},
+		"immutable":        {secret(func(s *corev1.Secret) { s.Immutable = new(true); s.Data[certs.CertFile] = otherCert }), "", "found it immutable"},
+		"another type":     {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var core []runtime.Object
+			if tc.there != nil {
+				core = append(core, tc.there)
+			}
+			plan, err := fakeClient([]apiregistrationv1.APIService{right}, core...).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
+			if tc.want == "" {
+				if err == nil || !strings.Contains(err.Error(), tc.text) {
+					t.Errorf("got %v, want an error with %q", err, tc.text)
+				}
+				return
+			}
+			if err != nil || len(plan.Items) != 2 || plan.Items[1].Kind != "Secret" || plan.Items[1].Action != tc.want || !strings.Contains(plan.Items[1].Reason, tc.text) {
+				t.Errorf("got %+v, %v; want the APIService, then the Secret: %s, %q", plan, err, tc.want, tc.text)
+			}
+		})
+	}
+	// A pair whose CA nobody trusts yet is no step by itself; before there is an API, it is the only one.
+	trusts := clustertest.APIService("v1.g.example.com", clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).CertPEM)
+	_, err = fakeClient([]apiregistrationv1.APIService{trusts}, secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert })).
+		PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
+	if err == nil || !strings.Contains(err.Error(), "must before the Secret changes") {
+		t.Errorf("got %v, want trust first", err)
+	}
+	plan, err := fakeClient(nil).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
+	if err != nil || len(plan.Items) != 1 || len(plan.Notes) != 1 {
+		t.Errorf("no APIService: got %+v, %v; want the Secret and a note", plan, err)
+	}
+	if _, err := fakeClient(nil).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}); err == nil {
+		t.Error("nothing to apply: got no error")
+	}
+}
+
+// TestPlanRefuses: wrong options, and directories that would not work.
+func TestPlanRefuses(t *testing.T) {
+	dir, _ := applyDir(t)
+	other, _ := applyDir(t)
+	// changed is the directory with one file of the other.
+	changed := func(file string) string {
+		to := filepath.Join(t.TempDir(), "pki")
+		if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(other, file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, file), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	for name, tc := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"another key":     {Options{Service: clustertest.Service, Dir: changed("serving/tls.key"), Secret: "s"}, "C06"},
+		"another CA":      {Options{Service: clustertest.Service, Dir: changed("serving/ca.crt")}, "signed by unknown authority"},
+		"all wrong":       {Options{Secret: "S", DryRun: "x"}, "dry-run"},
+		"not there":       {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "give its directory"},
+		"another Service": {Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, Dir: dir}, "not gadgets.demo.svc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := fakeClient(nil).PlanApply(t.Context(), tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+	if err := (Options{Secret: "S", DryRun: "x"}).Validate(); len(certs.Flatten(err)) != 5 {
+		t.Errorf("got %v, want all five", err)
+	}
+	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}
+	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil, nil); err == nil || !strings.Contains(err.Error(), "found none") {
+		t.Errorf("an empty caBundle: got %v, want it refused", err)
+	}
+	leaf := clustertest.NewServing(t, clustertest.NewCA(t, "ca", x509.ExtKeyUsageServerAuth), "widgets.demo.svc").Certificate
+	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{leaf}, nil); err == nil || !strings.Contains(err.Error(), "expected CAs only") {
+		t.Errorf("a leaf as caBundle: got %v, want it refused", err)
+	}
+}
+
+// TestApplyTriesFirst: a write that the server refuses leaves all as they are, and every write says its manager.
+func TestApplyTriesFirst(t *testing.T) {
+	dir, _ := applyDir(t)
+	for _, refused := range []string{"", "v2.g.example.com"} {
+		c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil), clustertest.APIService("v2.g.example.com", nil)})
+		var tried, written int
+		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			patch := action.(k8stesting.PatchActionImpl)
+			if patch.PatchOptions.FieldManager != cluster.FieldManager || !strings.Contains(string(patch.Patch), `"uid":"uid-of-x"`) {
+				t.Errorf("got manager %q and patch %s", patch.PatchOptions.FieldManager, patch.Patch)
+			}
+			if len(patch.PatchOptions.DryRun) > 0 {
+				tried++
+			} else {
+				written++
+			}
+			if patch.Name == refused {
+				return true, nil, errors.New("refused")
+			}
+			return true, &apiregistrationv1.APIService{}, nil
+		})
+		plan, err := c.PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Apply(t.Context(), plan)
+		if refused == "" && (err != nil || tried != 2 || written != 2 || !plan.Items[1].Done) {
+			t.Errorf("got %v, %d tried, %d written, want 2 of each", err, tried, written)
+		}
+		if refused != "" && (err == nil || tried != 2 || written != 0 || plan.Items[0].Done) {
+			t.Errorf("got %v, %d tried, %d written, want all tried and none written", err, tried, written)
+		}
+	}
+}
+
+// TestChangeCABundle: what others trust stays, and a write is refused when the APIService changed since it was read.
+func TestChangeCABundle(t *testing.T) {
+	other, old, next := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
+	a := clustertest.APIService("v1.g.example.com", (certs.Bundle{other.Certificate, old.Certificate}).PEM())
+	a.ResourceVersion = "7"
+	for name, tc := range map[string]struct{ add, remove, want certs.Bundle }{
+		"trust":    {certs.Bundle{next.Certificate}, nil, certs.Bundle{other.Certificate, old.Certificate, next.Certificate}},
+		"distrust": {nil, certs.Bundle{old.Certificate}, certs.Bundle{other.Certificate}},
+		"abort":    {nil, certs.Bundle{next.Certificate}, certs.Bundle{other.Certificate, old.Certificate}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fakeClient([]apiregistrationv1.APIService{a})
+			var patches []string
+			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+				patches = append(patches, string(action.(k8stesting.PatchAction).GetPatch()))
+				return true, &apiregistrationv1.APIService{}, nil
+			})
+			if err := c.ChangeCABundle(t.Context(), clustertest.Service, tc.add, tc.remove); err != nil {
+				t.Fatal(err)
+			}
+			if len(patches) != 2 {
+				t.Fatalf("got %d patches, want a dry run and a write", len(patches))
+			}
+			var got apiregistrationv1.APIService
+			if err := json.Unmarshal([]byte(patches[1]), &got); err != nil {
+				t.Fatal(err)
+			}
+			if !sameSet(got.Spec.CABundle, tc.want) || got.ResourceVersion != "7" || got.UID != a.UID {
+				t.Errorf("got %d CAs, resourceVersion %q, uid %q; want %d, 7, %s", len(certs.LenientBundle(got.Spec.CABundle)), got.ResourceVersion, got.UID, len(tc.want), a.UID)
+			}
+		})
+	}
+}

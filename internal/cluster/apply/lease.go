@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+)
+
+// The times of the Lease, as those of kube-controller-manager. Who was killed keeps it for leaseDuration; who finds it taken waits a little
+// longer than that and no more, since a rotation can take days.
+const (
+	leaseDuration = 15 * time.Second
+	leaseRenew    = 10 * time.Second
+	leaseRetry    = 2 * time.Second
+	leaseWait     = leaseDuration + 10*time.Second
+)
+
+var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not answer for too long, or somebody took it")
+
+// LeaseName is that of the Lease in the namespace of the Service which whoever changes its certificates holds.
+func LeaseName(s certs.Service) string { return s.Name + "-certgen" }
+
+// Exclusive calls do while this process holds the Lease of the Service. Its context ends when the Lease is lost. A Lease that somebody else
+// keeps is *certs.RefusedError.
+func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error {
+	if err := c.mayLease(ctx, s); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("read host name: %w", err)
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: LeaseName(s)}, Client: c.Core.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}
+	// Not ended with ctx: the Lease is given back after do has returned, and not before.
+	electing, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	defer stop()
+	started, done := make(chan struct{}), make(chan error, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: LeaseName(s),
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) {
+				close(started)
+				doing, cancel := context.WithCancelCause(ctx)
+				defer cancel(nil)
+				defer context.AfterFunc(leading, func() { cancel(errLeaseLost) })()
+				done <- do(doing)
+				stop()
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("prepare Lease: %w", err)
+	}
+	go giveUp(ctx, started, stop)
+	elector.Run(electing)
+	select {
+	case <-started:
+		return <-done
+	default:
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("wait for Lease %s/%s: %w", s.Namespace, LeaseName(s), context.Cause(ctx))
+	}
+	return &certs.RefusedError{Path: fmt.Sprintf("Lease %s/%s", s.Namespace, LeaseName(s)), Reason: fmt.Sprintf(
+		"expected to be alone, found it held by %s, who changes certificates of this Service; run this again when that has ended", elector.GetLeader())}
+}
+
+// giveUp stops to wait for the Lease.
+func giveUp(ctx context.Context, started <-chan struct{}, stop func()) {
+	timer := time.NewTimer(leaseWait)
+	defer timer.Stop()
+	select {
+	case <-started:
+		return
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	stop()
+}
+
+// mayLease finds what the elector would only log, again and again: a missing right or namespace.
+func (c Client) mayLease(ctx context.Context, s certs.Service) error {
+	leases := c.Core.CoordinationV1().Leases(s.Namespace)
+	_, err := leases.Get(ctx, LeaseName(s), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(s), Namespace: s.Namespace}}
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: cluster.FieldManager})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace, LeaseName(s), err)
+	}
+	return nil
+}

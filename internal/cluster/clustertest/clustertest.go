@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clustertest has the fixtures that the tests of internal/cluster, of the packages below it and of internal/rotation share.
+package clustertest
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+)
+
+// SameKeyCA is another certificate for the key of ca.
+func SameKeyCA(t *testing.T, ca *certs.CA) *certs.KeyPair {
+	t.Helper()
+	return &certs.KeyPair{CertPEM: selfSigned(t, "another name", ca)}
+}
+
+// SameSubjectPEM is a CA with the subject of ca and another key.
+func SameSubjectPEM(t *testing.T, ca *certs.CA) []byte {
+	t.Helper()
+	return selfSigned(t, ca.Certificate.Subject.CommonName, NewCA(t, "x", x509.ExtKeyUsageClientAuth))
+}
+
+func selfSigned(t *testing.T, commonName string, key *certs.CA) []byte {
+	t.Helper()
+	template := *key.Certificate
+	template.SerialNumber, template.RawSubject = big.NewInt(7), nil
+	template.Subject.CommonName, template.Subject.Names = commonName, nil
+	return create(t, &template, &template, key, key)
+}
+
+// SignedPEM is the CA with a certificate that another signed.
+func SignedPEM(t *testing.T, ca, by *certs.CA) []byte {
+	t.Helper()
+	return create(t, ca.Certificate, by.Certificate, ca, by)
+}
+
+func create(t *testing.T, template, parent *x509.Certificate, subject, signer *certs.CA) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, subject.Key.Public(), signer.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+var (
+	// Service is the one of all fixtures.
+	Service = certs.Service{Name: "widgets", Namespace: "demo"}
+	// Now is when they were made.
+	Now = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+)
+
+// NewCA returns a CA of that time.
+func NewCA(t *testing.T, name string, usage x509.ExtKeyUsage) *certs.CA {
+	t.Helper()
+	ca, err := certs.NewCA(certs.CAOptions{Name: name, Usage: usage, Now: func() time.Time { return Now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+// NewServing returns a serving pair of the CA.
+func NewServing(t *testing.T, ca *certs.CA, names ...string) *certs.KeyPair {
+	t.Helper()
+	pair, err := ca.IssueServing(certs.ServingOptions{DNSNames: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// NewProxy returns a front proxy's pair of the CA.
+func NewProxy(t *testing.T, ca *certs.CA, user string) *certs.KeyPair {
+	t.Helper()
+	pair, err := ca.IssueClient(certs.ClientOptions{User: user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// APIService returns one of that name, such as v1.g.example.com, with the Service as its backend.
+func APIService(name string, caBundle []byte) apiregistrationv1.APIService {
+	version, group, _ := strings.Cut(name, ".")
+	return apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-" + "x", ResourceVersion: "7"},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: group, Version: version, CABundle: caBundle,
+			Service: &apiregistrationv1.ServiceReference{Name: Service.Name, Namespace: Service.Namespace},
+		},
+		Status: apiregistrationv1.APIServiceStatus{Conditions: []apiregistrationv1.APIServiceCondition{
+			{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue},
+		}},
+	}
+}
+
+// Clock answers everything with its time.
+type Clock time.Time
+
+// RoundTrip implements http.RoundTripper.
+func (c Clock) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {time.Time(c).UTC().Format(http.TimeFormat)}}, Body: http.NoBody, Request: req}, nil
+}
+
+// New returns a cluster of fake clients.
+func New(apiServices []apiregistrationv1.APIService, core ...runtime.Object) *cluster.Cluster {
+	var registered []runtime.Object
+	for _, a := range apiServices {
+		registered = append(registered, &a)
+	}
+	return &cluster.Cluster{
+		Config: &rest.Config{Host: "https://kube-apiserver", Transport: Clock(Now)}, Core: fake.NewClientset(core...), Aggregator: aggregatorfake.NewClientset(registered...),
+		Now: func() time.Time { return Now },
+	}
+}
+
+// ServeTLS serves with the pair and returns the address. Each of asked is told the name that a client asks for.
+func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked ...func(name string)) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are what is tested
+	server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Certificate.Raw}, PrivateKey: pair.Key}},
+		ClientAuth:   tls.RequestClientCert, MinVersion: tls.VersionTLS12,
+	}
+	server.TLS.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		for _, tell := range asked {
+			tell(hello.ServerName)
+		}
+		return nil, nil
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// OwnedBy says who owns the caBundle.
+func OwnedBy(a apiregistrationv1.APIService, manager string, operation metav1.ManagedFieldsOperationType) apiregistrationv1.APIService {
+	a.ManagedFields = append(a.ManagedFields, metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:caBundle":{},"f:group":{}}}`),
+	})
+	return a
+}

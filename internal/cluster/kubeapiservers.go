@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+)
+
+// kubernetesName is in the certificate of every kube-apiserver that serves clients in the cluster; the address of the
+// single instance need not be.
+const kubernetesName = "kubernetes.default.svc"
+
+// KubeAPIServers returns the URL of each kube-apiserver: the endpoints of the Service default/kubernetes, where each
+// enters itself, or KubeAPIServerURLs.
+func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
+	if len(c.KubeAPIServerURLs) > 0 {
+		return slices.Clone(c.KubeAPIServerURLs), nil
+	}
+	// Each enters itself in this one (k8s.io/kubernetes/pkg/controlplane/reconcilers).
+	slice, err := c.Core.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get EndpointSlice default/kubernetes: %w", err)
+	}
+	var out []string
+	for _, e := range addresses(*slice, func(name string) bool { return name == "https" }) {
+		out = append(out, "https://"+e.Address)
+	}
+	slices.Sort(out)
+	if out = slices.Compact(out); len(out) == 0 {
+		return nil, fmt.Errorf("expected the endpoints of Service default/kubernetes, found none; name the kube-apiservers' URLs")
+	}
+	return out, nil
+}
+
+// IdentityAge is six times as often as a kube-apiserver renews its Lease (KEP-1965).
+const IdentityAge = time.Minute
+
+// Identities is how many kube-apiservers have renewed their identity Lease within a minute. Those on hosts of one name share one.
+func (c *Cluster) Identities(ctx context.Context) (int, error) {
+	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
+	if err != nil {
+		return 0, fmt.Errorf("list the identity Leases of kube-apiservers: %w", err)
+	}
+	live := slices.DeleteFunc(list.Items, func(l coordinationv1.Lease) bool {
+		return l.Spec.RenewTime == nil || c.Time().Sub(l.Spec.RenewTime.Time) > IdentityAge
+	})
+	return len(live), nil
+}
+
+// at returns a client of one kube-apiserver. Each is kept: client-go makes a new connection for each client with a
+// dialer of its own.
+func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client, ok := c.instances[kubeAPIServer]; ok {
+		return client, nil
+	}
+	config := rest.CopyConfig(c.Config)
+	config.Host = kubeAPIServer // through the proxy of the kubeconfig, if it names one: it connects to the address that it is asked for
+	config.Timeout = dialTimeout
+	u, err := url.Parse(kubeAPIServer)
+	if err != nil {
+		return nil, fmt.Errorf("parse URL of kube-apiserver: %w", err)
+	}
+	if net.ParseIP(u.Hostname()) != nil && config.ServerName == "" && !config.Insecure {
+		config.ServerName = kubernetesName
+	}
+	client, err := aggregatorclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client for %s: %w", kubeAPIServer, err)
+	}
+	if c.instances == nil {
+		c.instances = map[string]aggregatorclient.Interface{}
+	}
+	c.instances[kubeAPIServer] = client
+	return client, nil
+}
+
+// SeenBy returns nil when the kube-apiserver has seen this version of the APIService: a GET with its resourceVersion is
+// answered from the watch cache once that is as new, and fails after 3 s while it is older. What kube-aggregator in the
+// same process does upon it follows a little later.
+func (c *Cluster) SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
+	client, err := c.at(kubeAPIServer)
+	if err != nil {
+		return err
+	}
+	got, err := client.ApiregistrationV1().APIServices().Get(ctx, a.Name, metav1.GetOptions{ResourceVersion: a.ResourceVersion})
+	switch {
+	case err != nil:
+		return fmt.Errorf("get APIService %s at resourceVersion %s from %s: %w", a.Name, a.ResourceVersion, kubeAPIServer, err)
+	case got.UID != a.UID:
+		return fmt.Errorf("expected APIService %s with uid %s at %s, found uid %s: it was deleted and made anew", a.Name, a.UID, kubeAPIServer, got.UID)
+	}
+	return nil
+}
+
+// StatusError is an answer that is no success.
+type StatusError struct {
+	URL    string
+	Status int // of HTTP
+	Text   string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, e.Text) }
+
+// AsStatusError tells an answer of a kube-apiserver from none.
+func AsStatusError(err error) *StatusError {
+	status, _ := errors.AsType[*StatusError](err)
+	return status
+}
+
+// Answers asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is another
+// answer; any other error means that the kube-apiserver could not be asked.
+func (c *Cluster) Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
+	client, err := c.at(kubeAPIServer)
+	if err != nil {
+		return err
+	}
+	path := "/apis/" + a.Spec.Group + "/" + a.Spec.Version
+	var status int
+	result := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).StatusCode(&status)
+	switch err := result.Error(); {
+	case err == nil:
+		return nil
+	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || status != 0:
+		return &StatusError{kubeAPIServer + path, status, err.Error()}
+	default:
+		return fmt.Errorf("ask %s for %s: %w", kubeAPIServer, path, err)
+	}
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
+)
+
+// Options say what of a cluster is checked, and against what.
+type Options struct {
+	Service certs.Service
+	// Dir is a directory as certgen init made it; what is served and trusted is compared with its serving pair. Empty
+	// means that it is not.
+	Dir string
+	// Secret is the name of the Secret with the serving pair, compared likewise. Empty means none.
+	Secret string
+	// ProxyClient is the directory of the front proxy's client pair, with which every endpoint is probed. Empty means
+	// no probe.
+	ProxyClient string
+}
+
+// Report says what was checked in a cluster and what was found.
+type Report struct {
+	APIVersion  string           `json:"apiVersion"`
+	Kind        string           `json:"kind"` // LiveReport
+	GeneratedAt time.Time        `json:"generatedAt"`
+	Service     string           `json:"service"` // NAMESPACE/NAME
+	Checked     []Checked        `json:"checked"`
+	Findings    []verify.Finding `json:"findings"` // the worst first
+	Summary     verify.Summary   `json:"summary"`
+}
+
+// Checked is one thing that was looked at.
+type Checked struct {
+	Object   string     `json:"object"` // as findings call it
+	Detail   string     `json:"detail"`
+	NotAfter *time.Time `json:"notAfter,omitempty"` // of the certificate that it serves or stores
+	Errors   int        `json:"errors"`
+	Warnings int        `json:"warnings"`
+	Infos    int        `json:"infos"`
+}
+
+// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
+func (r *Report) Failed(strict bool) bool {
+	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
+}
+
+// Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
+func (o Options) Validate() error { return o.Service.Validate() }
+
+// observed is everything that the checks look at, read once. The checks ask nobody.
+type observed struct {
+	service     certs.Service
+	now         time.Time
+	apiServices []apiregistrationv1.APIService
+	endpoints   []cluster.Endpoint
+	served      map[string][]cluster.Served // by APIService: with its caBundle as trust
+	stored      []stored
+	secret      *corev1.Secret // nil when none was asked for
+	pods        []corev1.Pod   // behind the Service
+	answers     []answer
+	trust       *corev1.ConfigMap
+	trustErr    error // why there is none
+	proxy       *certs.KeyPair
+	probes      []probe
+}
+
+// stored is a serving pair outside the servers.
+type stored struct {
+	object string
+	chain  certs.Bundle
+	bundle certs.Bundle // ca.crt
+}
+
+// answer is what the API said through one kube-apiserver.
+type answer struct {
+	kubeAPIServer string
+	apiService    apiregistrationv1.APIService
+	err           error
+}
+
+type probe struct {
+	endpoint cluster.Endpoint
+	result   cluster.ProbeResult
+	err      error
+}
+
+// Check looks at a running cluster as kube-aggregator and the API servers do, with the bytes that are there, and returns
+// what is wrong. It changes nothing. What the cluster does not answer that decides about everything else is an error:
+// its APIServices and endpoints.
+func Check(ctx context.Context, c *cluster.Cluster, o Options) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	seen, err := observe(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	return seen.report(), nil
+}
+
+func observe(ctx context.Context, c *cluster.Cluster, o Options) (*observed, error) {
+	seen, err := observeCertificates(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	seen.answers = ask(ctx, c, seen.apiServices)
+	if err := seen.readPods(ctx, c); err != nil {
+		return nil, err
+	}
+	for _, e := range seen.endpoints {
+		if seen.proxy != nil {
+			result, err := c.ProbeFrontProxy(ctx, e, o.Service, seen.trusted(), seen.proxy)
+			seen.probes = append(seen.probes, probe{e, result, err})
+		}
+	}
+	return seen, ctx.Err()
+}
+
+// observeCertificates reads what is served, stored and trusted.
+func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*observed, error) {
+	seen := &observed{service: o.Service, now: c.Time(), served: map[string][]cluster.Served{}}
+	var err error
+	if err := seen.readStored(ctx, c, o); err != nil {
+		return nil, err
+	}
+	if seen.apiServices, err = c.APIServices(ctx, o.Service); err != nil {
+		return nil, err
+	}
+	if len(seen.apiServices) == 0 {
+		return nil, fmt.Errorf("expected APIServices of the Service %s/%s, found none; check --service and --namespace, and register the API",
+			o.Service.Namespace, o.Service.Name)
+	}
+	if seen.endpoints, err = c.Endpoints(ctx, o.Service); err != nil {
+		return nil, err
+	}
+	for _, a := range seen.apiServices {
+		if seen.served[a.Name], err = servedTo(ctx, c, seen, a); err != nil {
+			return nil, err
+		}
+	}
+	if seen.trust, seen.trustErr = c.TrustConfigMap(ctx); seen.trustErr != nil {
+		seen.trust = nil
+	}
+	return seen, ctx.Err()
+}
+
+// servedTo dials once for each caBundle; most Services have one.
+func servedTo(ctx context.Context, c *cluster.Cluster, seen *observed, a apiregistrationv1.APIService) ([]cluster.Served, error) {
+	for _, before := range seen.apiServices {
+		if before.Name == a.Name {
+			break
+		}
+		if slices.Equal(before.Spec.CABundle, a.Spec.CABundle) {
+			return seen.served[before.Name], nil
+		}
+	}
+	var out []cluster.Served
+	for _, e := range seen.endpoints {
+		out = append(out, c.Present(ctx, e, seen.service, certs.LenientBundle(a.Spec.CABundle)))
+	}
+	return out, ctx.Err()
+}
+
+// trusted is every CA of a caBundle: the probe is about the other direction.
+func (o *observed) trusted() certs.Bundle {
+	var all certs.Bundle
+	for _, a := range o.apiServices {
+		all = all.Merge(o.now, certs.LenientBundle(a.Spec.CABundle)...)
+	}
+	return all
+}
+
+// ask asks each kube-apiserver for each APIService. Where the single ones are not known, the one of Config speaks for all.
+func ask(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APIService) []answer {
+	urls, err := c.KubeAPIServers(ctx)
+	if err != nil {
+		urls = []string{c.Config.Host}
+	}
+	var out []answer
+	for _, url := range urls {
+		for _, a := range all {
+			out = append(out, answer{url, a, c.Answers(ctx, url, a)})
+		}
+	}
+	return out
+}
+
+func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Options) error {
+	if opts.Dir != "" {
+		src, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time())
+		if err != nil {
+			return err
+		}
+		o.stored = append(o.stored, stored{src.Store.Path(certs.ServingDir), src.Chain, src.Bundle})
+	}
+	if opts.Secret != "" {
+		secret, err := c.Core.CoreV1().Secrets(opts.Service.Namespace).Get(ctx, opts.Secret, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get Secret %s/%s: %w", opts.Service.Namespace, opts.Secret, err)
+		}
+		chain := certs.LenientBundle(secret.Data[corev1.TLSCertKey])
+		if len(chain) == 0 {
+			return fmt.Errorf("read Secret %s/%s: expected a certificate in %s, found none", opts.Service.Namespace, opts.Secret, corev1.TLSCertKey)
+		}
+		o.secret = secret
+		o.stored = append(o.stored, stored{"Secret " + secret.Namespace + "/" + secret.Name, chain, certs.LenientBundle(secret.Data[certs.BundleFile])})
+	}
+	if opts.ProxyClient == "" {
+		return nil
+	}
+	var err error
+	o.proxy, err = certs.ReadKeyPair(opts.ProxyClient)
+	return err
+}
+
+// readPods reads the pods that EndpointSlices name. One that is gone meanwhile is no matter.
+func (o *observed) readPods(ctx context.Context, c *cluster.Cluster) error {
+	var names []string
+	for _, e := range o.endpoints {
+		if e.Pod != "" && !slices.Contains(names, e.Pod) {
+			names = append(names, e.Pod)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	list, err := c.Core.CoreV1().Pods(o.service.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Pods of namespace %s: %w", o.service.Namespace, err)
+	}
+	o.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !slices.Contains(names, p.Name) })
+	return nil
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	certutil "k8s.io/client-go/util/cert"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cluster"
+)
+
+func checkInsecure(o *observed) []verify.Finding {
+	var out []verify.Finding
+	for _, a := range o.apiServices {
+		if a.Spec.InsecureSkipTLSVerify {
+			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: "insecureSkipTLSVerify is true"})
+		}
+	}
+	return out
+}
+
+func checkCABundlePEM(o *observed) []verify.Finding {
+	var out []verify.Finding
+	for _, a := range o.apiServices {
+		severity, evidence := judgeCABundle(a.Spec.CABundle)
+		if evidence == "" || a.Spec.InsecureSkipTLSVerify && len(a.Spec.CABundle) == 0 {
+			continue
+		}
+		out = append(out, verify.Finding{Object: apiServiceObject(a), Severity: severity, Evidence: evidence, Fix: fixInjected(a)})
+	}
+	return out
+}
+
+// judgeCABundle reads a caBundle as kube-aggregator does, through AppendCertsFromPEM, as client-go reads CA files, and
+// strictly.
+func judgeCABundle(data []byte) (verify.Severity, string) {
+	_, clientGo := certutil.ParseCertsPEM(data)
+	_, strict := certs.ParseBundle(data)
+	text := bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0:
+		return verify.Error, "the caBundle is empty, so the CAs of kube-apiserver's system are trusted"
+	case len(text) == 0:
+		return verify.Error, fmt.Sprintf("the caBundle is %q, a placeholder, and no certificate", data)
+	case len(certs.LenientBundle(data)) == 0 && base64Twice(text):
+		return verify.Error, "the caBundle is PEM that was encoded in base64 twice"
+	case len(certs.LenientBundle(data)) == 0:
+		return verify.Error, fmt.Sprintf("no certificate in the %d bytes of the caBundle", len(data))
+	case clientGo != nil:
+		return verify.Error, fmt.Sprintf("crypto/x509 takes %d certificates from the caBundle, client-go refuses it as a whole: %v", len(certs.LenientBundle(data)), clientGo)
+	case strict != nil:
+		return verify.Warning, strict.Error()
+	}
+	return "", ""
+}
+
+func base64Twice(text []byte) bool {
+	decoded, err := base64.StdEncoding.DecodeString(string(bytes.ReplaceAll(text, []byte("\n"), nil)))
+	return err == nil && bytes.Contains(decoded, []byte("-----BEGIN "))
+}
+
+func checkServed(o *observed) []verify.Finding {
+	var out []verify.Finding
+	for _, a := range o.apiServices {
+		if a.Spec.InsecureSkipTLSVerify || len(certs.LenientBundle(a.Spec.CABundle)) == 0 {
+			continue // K01 and K02
+		}
+		for _, s := range o.served[a.Name] {
+			if s.Leaf == nil || s.Verdict == nil {
+				continue
+			}
+			f := verify.Finding{Object: endpointObject(s.Endpoint), Evidence: fmt.Sprintf("with the caBundle of %s: %v; served is %s", a.Name, s.Verdict, leafText(s)), Fix: fixInjected(a)}
+			if !s.Endpoint.Ready {
+				f.Severity = verify.Warning
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// fixInjected is what to do where certgen apply would be undone. Empty means that nobody injects the caBundle.
+func fixInjected(a apiregistrationv1.APIService) string {
+	annotation, injector := cluster.InjectedBy(a)
+	if injector == "" {
+		return ""
+	}
+	return injector + " keeps the caBundle (annotation " + annotation + "): put right what it is told to inject, and wait for it"
+}
+
+func leafText(s cluster.Served) string {
+	return fmt.Sprintf("%s, issued by %s, sha256 %s", s.Leaf.Subject, s.Leaf.Issuer, certs.Fingerprint(s.Leaf))
+}
+
+func checkForeignCAs(o *observed) []verify.Finding {
+	var out []verify.Finding
+	for _, a := range o.apiServices {
+		for _, cert := range certs.LenientBundle(a.Spec.CABundle) {
+			why := ""
+			switch {
+			case o.now.After(cert.NotAfter):
+				why = "expired at " + cert.NotAfter.UTC().Format(time.RFC3339)
+			case o.now.Before(cert.NotBefore):
+				why = "not valid before " + cert.NotBefore.UTC().Format(time.RFC3339)
+			case !cert.IsCA:
+				why = "is no CA"
+			case !o.known(cert.Raw):
+				why = "is not in the ca.crt of " + o.storedObjects()
+			default:
+				continue
+			}
+			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: fmt.Sprintf("%s (sha256 %s) %s", cert.Subject, certs.Fingerprint(cert), why), Fix: fixInjected(a)})
+		}
+	}
+	return out
+}
+
+// known tells whether a stored bundle has the CA; without one, every CA is.
+func (o *observed) known(ca []byte) bool {
+	none := true
+	for _, s := range o.stored {
+		for _, cert := range s.bundle {
+			none = false
+			if bytes.Equal(cert.Raw, ca) {
+				return true
+			}
+		}
+	}
+	return none
+}
+
+func (o *observed) storedObjects() string {
+	var names []string
+	for _, s := range o.stored {
+		names = append(names, s.object)
+	}
+	return strings.Join(names, " and ")
+}
+
+// leaves returns what the endpoints serve, those with a certificate; trust makes no difference to that.
+func (o *observed) leaves() []cluster.Served {
+	var out []cluster.Served
+	for _, a := range o.apiServices[:min(1, len(o.apiServices))] {
+		out = slices.DeleteFunc(slices.Clone(o.served[a.Name]), func(s cluster.Served) bool { return s.Leaf == nil })
+	}
+	return out
+}
+
+func checkSameLeaf(o *observed) []verify.Finding {
+	leaves := o.leaves()
+	for _, s := range leaves {
+		if !s.Leaf.Equal(leaves[0].Leaf) {
+			return []verify.Finding{{Evidence: fmt.Sprintf("%s serves %s, %s serves %s",
+				leaves[0].Endpoint.Address, leafText(leaves[0]), s.Endpoint.Address, leafText(s))}}
+		}
+	}
+	return nil
+}
+
+func checkReloaded(o *observed) []verify.Finding {
+	var out []verify.Finding
+	for _, s := range o.leaves() {
+		for _, want := range o.stored {
+			if !s.Leaf.Equal(want.chain[0]) {
+				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Evidence: fmt.Sprintf("served is %s, stored in %s is sha256 %s",
+					leafText(s), want.object, certs.Fingerprint(want.chain[0]))})
+			}
+		}
+	}
+	return out
+}
+
+// checkMounts looks at the Secret by name, and where none was named at every file of a pair that is mounted by itself.
+func checkMounts(o *observed) []verify.Finding {
+	var out []verify.Finding
+	if o.secret != nil && o.secret.Immutable != nil && *o.secret.Immutable {
+		out = append(out, verify.Finding{Object: "Secret " + o.secret.Namespace + "/" + o.secret.Name, Evidence: "it is immutable"})
+	}
+	for _, pod := range o.pods {
+		for _, container := range pod.Spec.Containers {
+			for _, mount := range container.VolumeMounts {
+				if name := o.secretBehind(pod, mount); name != "" && mount.SubPath+mount.SubPathExpr != "" {
+					out = append(out, verify.Finding{Object: "Pod " + pod.Namespace + "/" + pod.Name,
+						Evidence: fmt.Sprintf("container %s mounts the Secret %s at %s by subPath", container.Name, name, mount.MountPath)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (o *observed) secretBehind(pod corev1.Pod, mount corev1.VolumeMount) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.Name != mount.Name || v.Secret == nil {
+			continue
+		}
+		if o.secret != nil && v.Secret.SecretName == o.secret.Name || o.secret == nil && slices.Contains([]string{certs.CertFile, certs.KeyFile}, mount.SubPath) {
+			return v.Secret.SecretName
+		}
+	}
+	return ""
+}
+
+func checkAnswers(o *observed) []verify.Finding {
+	var out []verify.Finding
+	failed := map[string]bool{}
+	for _, a := range o.answers {
+		status := cluster.AsStatusError(a.err)
+		switch {
+		case a.err == nil || status != nil && status.Status == http.StatusForbidden: // it answered, to a user without rights
+		case status == nil:
+			out = append(out, verify.Finding{Object: "kube-apiserver " + a.kubeAPIServer, Severity: verify.Info, Evidence: a.err.Error(),
+				Fix: "run certgen where it can be reached, or name URLs: --kube-apiserver"})
+		default:
+			failed[a.apiService.Name] = true
+			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService), Evidence: fmt.Sprintf("%v, while the condition Available is %s", a.err, available(a.apiService))})
+		}
+	}
+	for _, a := range o.apiServices {
+		if available(a) != apiregistrationv1.ConditionTrue && !failed[a.Name] {
+			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: "the condition Available is " + conditionText(a)})
+		}
+	}
+	return out
+}
+
+func conditionText(a apiregistrationv1.APIService) string {
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			return fmt.Sprintf("%s (%s: %s)", c.Status, c.Reason, c.Message)
+		}
+	}
+	return "missing"
+}
+
+func checkReached(o *observed) []verify.Finding {
+	if len(o.endpoints) == 0 {
+		return []verify.Finding{{Evidence: fmt.Sprintf("no endpoint at the ports %v of the Service", cluster.BackendPorts(o.apiServices))}}
+	}
+	var out []verify.Finding
+	for _, a := range o.apiServices[:1] {
+		for _, s := range o.served[a.Name] {
+			if s.Leaf == nil {
+				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Severity: verify.Warning, Evidence: fmt.Sprint(s.Verdict)})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// injectors are those who keep a caBundle, by how the names of the annotations begin by which they are told to: cert-manager's inject-ca-from,
+// inject-ca-from-secret and inject-apiserver-ca, and inject-cabundle of OpenShift's service-ca operator.
+var injectors = map[string]string{
+	"cert-manager.io/inject-ca-from": "cert-manager", "cert-manager.io/inject-apiserver-ca": "cert-manager",
+	"service.beta.openshift.io/inject-cabundle": "the service-ca operator", "service.alpha.openshift.io/inject-cabundle": "the service-ca operator",
+}
+
+// OwnedError says that somebody else keeps an APIService's caBundle. Nothing was written.
+type OwnedError struct {
+	APIService string
+	Owner      string // the annotation of an injector, or a field manager
+	Injector   string // who writes its own caBundle again, whatever is forced; empty for a field manager
+}
+
+func (e *OwnedError) Error() string {
+	if e.Injector != "" {
+		return fmt.Sprintf("APIService %s: %s keeps its caBundle (annotation %s), so nothing was written; "+
+			"leave the certificates to it and look with certgen verify, or take the annotation away first", e.APIService, e.Injector, e.Owner)
+	}
+	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was written; "+
+		"take caBundle out of what it applies, and take the field over once: certgen apply --force-conflicts", e.APIService, FieldManager, e.Owner)
+}
+
+// RefuseInjector returns *OwnedError where an injector keeps the caBundle.
+func RefuseInjector(a apiregistrationv1.APIService) error {
+	if annotation, injector := InjectedBy(a); injector != "" {
+		return &OwnedError{APIService: a.Name, Owner: annotation, Injector: injector}
+	}
+	return nil
+}
+
+// RefuseOthers returns *OwnedError where another field manager owns the caBundle, alone or together with certgen.
+func RefuseOthers(a apiregistrationv1.APIService) error {
+	if _, others := Owners(a.ManagedFields, CABundlePath); len(others) > 0 {
+		return &OwnedError{APIService: a.Name, Owner: strings.Join(others, ", ")}
+	}
+	return nil
+}
+
+// InjectedBy returns the annotation by which an injector keeps the caBundle, and who that is.
+func InjectedBy(a apiregistrationv1.APIService) (annotation, injector string) {
+	for _, name := range slices.Sorted(maps.Keys(a.Annotations)) {
+		for begin, injector := range injectors {
+			if strings.HasPrefix(name, begin) {
+				return name, injector
+			}
+		}
+	}
+	return "", ""
+}
+
+// CABundlePath is the field that certgen owns.
+var CABundlePath = fieldpath.MakePathOrDie("spec", "caBundle")
+
+// Owners tells whether certgen has applied one of the fields, and who else owns one.
+func Owners(fields []metav1.ManagedFieldsEntry, paths ...fieldpath.Path) (ours bool, others []string) {
+	for _, f := range fields {
+		set := &fieldpath.Set{}
+		if f.FieldsV1 == nil || set.FromJSON(f.FieldsV1.GetRawReader()) != nil || !slices.ContainsFunc(paths, set.Has) {
+			continue
+		}
+		if f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply {
+			ours = true
+		} else {
+			others = append(others, fmt.Sprintf("%q", cmp.Or(f.Manager, "unknown")))
+		}
+	}
+	slices.Sort(others)
+	return ours, slices.Compact(others)
+}

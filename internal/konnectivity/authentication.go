@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"slices"
+	"strings"
+
+	"example.com/extension-apiserver/internal/certs/verify"
+)
+
+// tokenFlags are those by which the server asks kube-apiserver about agents' tokens.
+var tokenFlags = []string{"agent-namespace", "agent-service-account", "authentication-audience"}
+
+// checkAuthentication: without any of its flags the server accepts every TLS client as an agent (CVE-2026-16242 in HyperShift).
+func checkAuthentication(s *set) []verify.Finding {
+	var out []verify.Finding
+	tokens, certificates := false, false
+	for _, p := range s.servers {
+		missing := slices.DeleteFunc(slices.Clone(tokenFlags), func(name string) bool { return p.flags[name] != "" })
+		token, certificate := len(missing) < len(tokenFlags), p.flags["cluster-ca-cert"] != ""
+		switch {
+		case !token && !certificate:
+			out = append(out, finding(p.String(), "neither --%s nor --cluster-ca-cert: every client that reaches the server is accepted as an agent and carries kube-apiserver's connections",
+				strings.Join(tokenFlags, ", --")))
+		case token && certificate:
+			out = append(out, finding(p.String(), "both tokens and --cluster-ca-cert; the server refuses to start"))
+		case token && len(missing) > 0:
+			out = append(out, finding(p.String(), "--%s is missing; the server wants all of --%s", strings.Join(missing, ", --"), strings.Join(tokenFlags, ", --")))
+		case token && p.flags["kubeconfig"] == "":
+			out = append(out, finding(p.String(), "no --kubeconfig, with which the server asks kube-apiserver about tokens"))
+		}
+		tokens, certificates = tokens || token, certificates || certificate
+	}
+	for _, p := range s.agents {
+		if tokens && p.flags["service-account-token-path"] == "" {
+			out = append(out, finding(p.String(), "no --service-account-token-path, and the server expects a token"))
+		}
+		if certificates && (p.flags["agent-cert"] == "" || p.flags["agent-key"] == "") {
+			out = append(out, finding(p.String(), "no --agent-cert and --agent-key, and the server expects a certificate"))
+		}
+	}
+	return out
+}

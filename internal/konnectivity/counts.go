@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package konnectivity
+
+import (
+	"strconv"
+
+	"example.com/extension-apiserver/internal/certs/verify"
+)
+
+// checkCounts: an agent connects until it has as many servers as it was told, by Leases or by --server-count. With too few, some
+// kube-apiserver has no agent. Of static pods the manifests do not tell the number: the package live compares that.
+func checkCounts(s *set) []verify.Finding {
+	var out []verify.Finding
+	for _, p := range s.servers {
+		leases := p.enabled("enable-lease-controller")
+		if leases && p.flags["kubeconfig"] == "" {
+			out = append(out, finding(p.String(), "no --kubeconfig, with which the server writes its Lease"))
+		}
+		count := p.flagOr("server-count", "1")
+		if !leases && p.replicas > 0 && count != strconv.Itoa(int(p.replicas)) {
+			out = append(out, finding(p.String(), "--server-count=%s, and there are %d replicas", count, p.replicas))
+		}
+		for _, a := range s.agents {
+			switch counts := a.enabled("count-server-leases"); {
+			case leases && !counts:
+				out = append(out, finding(p.String(), "--enable-lease-controller, and agents have no --count-server-leases (%s)", a))
+			case counts && !leases:
+				out = append(out, finding(p.String(), "no --enable-lease-controller, and agents have --count-server-leases (%s)", a))
+			case leases:
+				for flag, standard := range map[string]string{"lease-namespace": "kube-system", "lease-label": "k8s-app=konnectivity-server"} {
+					if want, got := p.flagOr(flag, standard), a.flagOr(flag, standard); got != want {
+						out = append(out, finding(p.String(), "--%s=%s, and agents have %s", flag, want, got))
+					}
+				}
+			}
+		}
+	}
+	return out
+}

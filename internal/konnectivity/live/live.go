@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's server has agents, and each agent all
+// servers. What servers and agents know of each other is compared with the number of kube-apiservers, because with a wrong count
+// they agree, and a kube-apiserver has no agent. It changes nothing.
+package live
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/extension-apiserver/internal/certs/verify"
+)
+
+// Target is a konnectivity server or agent.
+type Target struct {
+	Name    string
+	Metrics func(context.Context) ([]byte, error) // in Prometheus' text format
+}
+
+// State is what is compared.
+type State struct {
+	// KubeAPIServers is the number of kube-apiservers that use konnectivity; each has one server.
+	KubeAPIServers int
+	Agents         []Target
+	// Servers may be empty: a static pod serves its metrics only on its node.
+	Servers []Target
+}
+
+var (
+	unreachable = verify.Rule{
+		ID: "T11", Severities: []verify.Severity{verify.Error},
+		Meaning: "there is no agent, or the metrics of an agent or server cannot be read",
+		Fix:     "see its pod: kubectl -n kube-system describe pod NAME",
+	}
+	disconnected = verify.Rule{
+		ID: "T12", Severities: []verify.Severity{verify.Error},
+		Meaning: "an agent has fewer servers than there are kube-apiservers, or a server has no agent: those kube-apiservers cannot use it",
+		Fix:     "let the address that agents dial lead to every server, and read the server's log for refused agents",
+	}
+	miscounted = verify.Rule{
+		ID: "T13", Severities: []verify.Severity{verify.Error, verify.Warning},
+		Meaning: "an agent knows of fewer servers than there are kube-apiservers and looks for no more; as a warning, of more, for which it looks without end",
+		Fix:     "use Leases (kubectl -n konnectivity-leases get leases), or set --server-count to the number of kube-apiservers",
+	}
+)
+
+// Rules returns what Check can find.
+func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, miscounted} }
+
+// Check returns what is wrong, the worst first.
+func Check(ctx context.Context, s State) []verify.Finding {
+	var out []verify.Finding
+	add := func(r verify.Rule, severity verify.Severity, object, format string, args ...any) {
+		out = append(out, verify.Finding{ID: r.ID, Severity: severity, Object: object, Evidence: fmt.Sprintf(format, args...), Fix: r.Fix})
+	}
+	if len(s.Agents) == 0 {
+		add(unreachable, verify.Error, "konnectivity", "expected agents, found none")
+	}
+	want := float64(s.KubeAPIServers)
+	for _, a := range s.Agents {
+		m, err := read(ctx, a)
+		if err != nil {
+			add(unreachable, verify.Error, a.Name, "%v", err)
+			continue
+		}
+		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"), m.sum("konnectivity_network_proxy_agent_known_server_count")
+		if open < want {
+			add(disconnected, verify.Error, a.Name, "connected to %v servers, and there are %v kube-apiservers", open, want)
+		}
+		switch {
+		case known < want:
+			add(miscounted, verify.Error, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
+		case known > want:
+			add(miscounted, verify.Warning, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
+		}
+	}
+	for _, server := range s.Servers {
+		m, err := read(ctx, server)
+		if err != nil {
+			add(unreachable, verify.Error, server.Name, "%v", err)
+		} else if m.sum("konnectivity_network_proxy_server_ready_backends") == 0 {
+			add(disconnected, verify.Error, server.Name, "has no agent")
+		}
+	}
+	return verify.Sort(out)
+}
+
+// Agents are the running pods of agents. Their metrics are read through kube-apiserver, and so through the tunnel.
+func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-agent"})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of konnectivity agents: %w", err)
+	}
+	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	var out []Target
+	for _, p := range running {
+		out = append(out, Target{"Pod/" + p.Name, func(ctx context.Context) ([]byte, error) {
+			// By number: a proxied pod has no port names.
+			return client.CoreV1().Pods(p.Namespace).ProxyGet("http", p.Name, "8093", "metrics", nil).DoRaw(ctx)
+		}})
+	}
+	return out, nil
+}
+
+// URL is a server or agent whose metrics are at a URL, such as http://127.0.0.1:8134/metrics on the node of a static pod.
+func URL(client *http.Client, url string) Target {
+	return Target{url, func(ctx context.Context) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("GET %s: %s", url, resp.Status)
+		}
+		return io.ReadAll(resp.Body)
+	}}
+}
+
+type metrics map[string]*dto.MetricFamily
+
+func read(ctx context.Context, t Target) (metrics, error) {
+	text, err := t.Metrics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(bytes.NewReader(text))
+}
+
+// sum adds up the samples of a gauge; one that is missing is 0.
+func (m metrics) sum(name string) float64 {
+	total := 0.0
+	for _, sample := range m[name].GetMetric() {
+		total += sample.GetGauge().GetValue()
+	}
+	return total
+}
