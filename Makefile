@@ -61,7 +61,7 @@ test: needs-test controlplane build ## Run all tests, against the real control p
 
 .PHONY: needs-test
 needs-test:
-	@scripts/needs.sh test
+	@scripts/needs.sh test generate # tests generate code as well
 
 .PHONY: test-quickstart
 test-quickstart: controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes). Needs Docker, for kind.
