@@ -21,7 +21,7 @@ func newApplyCommand(env environment) *cobra.Command {
 	var target cluster.Options
 	var format output.Format
 	cmd := &cobra.Command{
-		Use:   "apply --from DIR --service NAME --namespace NAMESPACE [--secret NAME]",
+		Use:   "apply --dir DIR --service NAME --namespace NAMESPACE [--secret NAME]",
 		Short: "Bring the serving certificate and its CAs into a cluster",
 		Long: `Bring what certgen init made into a cluster: the CAs of DIR/serving/ca.crt as the caBundle of every APIService whose
 backend is the Service, and, with --secret, the pair in DIR/serving as a Secret of type kubernetes.io/tls. The keys of CAs
@@ -32,7 +32,7 @@ that is refused for one object leaves all as they are. Fields are applied on the
 certgen. What is right already is left alone. An APIService is never created.
 
 Refused are: a certificate that kube-aggregator would not accept with these CAs; a caBundle that another field manager owns,
-without --force-conflicts; one that cert-manager keeps, always; insecureSkipTLSVerify, without --clear-insecure; and, without
+without --force-conflicts; one that an injector keeps (cert-manager, OpenShift), always; insecureSkipTLSVerify, without --clear-insecure; and, without
 --replace-trust, what can interrupt a running API: to take out a CA that is trusted now, and to store a certificate whose CA
 is not trusted yet.
 
@@ -70,7 +70,7 @@ Exit codes:
 	flags.StringVar(&opts.Dir, "dir", "", "directory of the certificates, as certgen init made it (required)")
 	flags.StringVar(&opts.Secret, "secret", "", "name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
 	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone), "none, client (the cluster is only read) or server (it tries every write and stores none)")
-	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for cert-manager")
+	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for an injector")
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
 	output.AddFlag(cmd, &format)

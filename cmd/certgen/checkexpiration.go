@@ -155,7 +155,7 @@ func expirationErrors(r *verify.ExpirationReport) error {
 		add(e, "renew it: certgen init")
 	}
 	for _, a := range r.Authorities {
-		add(a.Expiration, "have whoever trusts it trust its successor, which certgen init makes when it has expired")
+		add(a.Expiration, "replace it while its successor is trusted beside it: certgen rotate")
 	}
 	return errors.Join(errs...)
 }

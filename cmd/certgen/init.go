@@ -23,7 +23,7 @@ func newInitCommand(env environment) *cobra.Command {
 	var signer signerFiles
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
-		Use:   "init --service NAME --namespace NAMESPACE --out DIR",
+		Use:   "init --service NAME --namespace NAMESPACE --dir DIR",
 		Short: "Make the certificates of an API server, keep those that are right",
 		Long:  initLong(),
 		Example: `  certgen init --service widgets --namespace demo --dir pki

@@ -22,7 +22,7 @@ const identityReviews = "identityreviews"
 var ErrNoReview = errors.New("it serves no IdentityReview")
 
 // FrontProxyShown asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the certificate that the
-// kube-apiserver showed to it, in hexadecimal. errNoReview means that this API has no such kind, or keeps it from this user.
+// kube-apiserver showed to it, in hexadecimal. ErrNoReview means that this API has no such kind, or keeps it from this user.
 func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {

@@ -96,7 +96,7 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	if state, err := ReadState(store); err != nil {
 		return nil, err
 	} else if state.Unfinished() {
-		if err := rotateHeld(ctx, c, o, store, report, underWay(state)); err != nil {
+		if err := rotateHeld(ctx, c, o, store, report, state.Rotation, underWay(state)); err != nil {
 			return report, err
 		}
 	}
@@ -130,13 +130,13 @@ func rotateDueCA(ctx context.Context, c apply.Client, o MaintainOptions, report 
 	if err != nil || !c.Time().After(certs.RenewAt(ca)) || store.Sets[certs.ServingCADir][certs.KeyFile].Data == nil || len(report.Apply.Items) == 1 {
 		return err // the last: there is the Secret alone, and no API that trusts the CA
 	}
-	return rotateHeld(ctx, c, o, store, report, fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339)))
+	return rotateHeld(ctx, c, o, store, report, ServingCA, fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339)))
 }
 
-// rotateHeld rotates the CA under the Lease that Maintain holds.
-func rotateHeld(ctx context.Context, c apply.Client, o MaintainOptions, store *secrets, report *RenewReport, why string) error {
+// rotateHeld rotates under the Lease that Maintain holds.
+func rotateHeld(ctx context.Context, c apply.Client, o MaintainOptions, store *secrets, report *RenewReport, name, why string) error {
 	return report.rotate(ctx, Options{
-		Rotation: ServingCA, Store: store, Service: o.Service, Observer: c, Hold: cmp.Or(o.Hold, DefaultHold), Timeout: o.Timeout,
+		Rotation: name, Store: store, Service: o.Service, Observer: c, Hold: cmp.Or(o.Hold, DefaultHold), Timeout: o.Timeout,
 		KeyType: o.KeyType, Progress: o.Progress, Now: c.Time, leased: true,
 	}, store.Path(certs.ServingCADir), why)
 }

@@ -110,6 +110,9 @@ func (p *procedure) caBundlesSeen(ctx context.Context, read bundleOf, remove fun
 	if err != nil {
 		return err
 	}
+	if len(apiServices) == 0 {
+		return fmt.Errorf("expected an APIService whose backend is %s, found none", p.opts.Service)
+	}
 	for _, a := range apiServices {
 		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || !apply.NeedsNoChange(bundle, add, out) {
 			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one that was taken out; does something else write it?",
