@@ -21,7 +21,9 @@ func fromALaptop(c cluster) {
 		if err != nil {
 			c.Fatal(err)
 		}
-		r.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to pods from here") }
+		r.Dial = func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no way to pods from here")
+		}
 		r.PortForward = forward
 		report, err := live.Check(c.Context(), r, live.Options{Service: service, Secret: name + "-serving"})
 		if err != nil {
