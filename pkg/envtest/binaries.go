@@ -95,8 +95,11 @@ func (b *binaries) checkGiven(ctx context.Context) error {
 		errs = append(errs, errors.New("expected an absolute path"))
 	}
 	for _, name := range givenBinaries {
-		if !executable(filepath.Join(b.given, name)) {
+		switch _, err := os.Stat(filepath.Join(b.given, name)); {
+		case err != nil:
 			errs = append(errs, fmt.Errorf("it has no %s", name))
+		case !executable(filepath.Join(b.given, name)):
+			errs = append(errs, fmt.Errorf("its %s is not executable", name))
 		}
 	}
 	etcd := majorMinor(pinned(Minor(), "go.etcd.io/etcd/server/v3"))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +64,18 @@ func TestGivenBinaries(t *testing.T) {
 			}
 		})
 	}
+	t.Run("not executable", func(t *testing.T) {
+		dir := t.TempDir()
+		for program, body := range good {
+			script(t, filepath.Join(dir, program), body)
+		}
+		if err := os.Chmod(filepath.Join(dir, "kubectl"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(assetsVariable, dir)
+		_, err := findBinaries(t.Context(), io.Discard)
+		wantError(t, err, "its kubectl is not executable", "setup-envtest use 1.36")
+	})
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
 		_, err := findBinaries(t.Context(), io.Discard)
@@ -111,6 +124,11 @@ func TestCannotBuild(t *testing.T) {
 		_, err := findCache(io.Discard)
 		wantError(t, err, `EXTENSION_APISERVER_CACHE is "cache"`, "an absolute path")
 	})
+	t.Run("a minor that is not pinned", func(t *testing.T) {
+		t.Setenv(minorVariable, "1.12")
+		_, err := findCache(io.Discard)
+		wantError(t, err, `ENVTEST_K8S_VERSION is "1.12", expected one of 1.35, 1.36, 1.37`)
+	})
 	t.Run("no home", func(t *testing.T) {
 		t.Setenv(cacheVariable, "")
 		t.Setenv("XDG_CACHE_HOME", "")
@@ -142,6 +160,25 @@ func TestCannotBuild(t *testing.T) {
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 		wantError(t, b.ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
 	})
+}
+
+// TestBusyPort: a port on which somebody listens is not handed out.
+func TestBusyPort(t *testing.T) {
+	var ps ports
+	first, err := ps.take()
+	ps.release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	defer ps.release()
+	if second, err := ps.take(); err != nil || second == first {
+		t.Errorf("got port %d (%v), on which somebody listens", second, err)
+	}
 }
 
 // TestFilledCacheIsNotWritten: what is built is used without a lock, a go command or a right to write.
@@ -266,8 +303,8 @@ func TestControllersLater(t *testing.T) {
 	empty := emptyCache(t)
 	t.Setenv(assetsVariable, given)
 	e := New(t, Options{Progress: os.Stderr})
-	if executable(empty.path(controllerManager)) {
-		t.Log("the controllers were built before the API was ready")
+	if e.ControllersStarted() {
+		t.Error("the controllers run already, want that their build begins when the API is there")
 	}
 	if got := listing(t, empty.cache); strings.Contains(got, "kube-apiserver") {
 		t.Errorf("the cache has %s, want nothing that was given", got)

@@ -94,6 +94,24 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 	return nil
 }
 
+// download fetches the modules of what must be built, as far as it comes: what is wrong is said when they are built.
+func (b *binaries) download(ctx context.Context, names ...string) {
+	packages := map[string][]string{} // by their pins
+	for _, p := range b.missing(names...) {
+		packages[p.set()] = append(packages[p.set()], p.pkg)
+	}
+	for set, packages := range packages {
+		module, err := os.MkdirTemp("", "pins-")
+		if err != nil {
+			return
+		}
+		defer os.RemoveAll(module)
+		if writePins(set, module) == nil {
+			_ = runGroup(goInPins(ctx, module, append([]string{"list", "-mod=readonly", "-deps"}, packages...)))
+		}
+	}
+}
+
 // goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and flags that differ
 // would compile everything again.
 func goInPins(ctx context.Context, module string, args []string) *exec.Cmd {

@@ -19,12 +19,19 @@ type controllers struct {
 	building sync.WaitGroup
 }
 
-// startControllers starts the controllers now, or where they must be built, which takes minutes, when they are. Nothing that Start
-// does needs them.
+// startControllers starts the controllers, unless they must be built, which takes minutes: nothing that Start does needs them.
 func (e *Environment) startControllers() error {
+	if len(e.binaries.missing(controllerManager)) > 0 {
+		return nil
+	}
+	return e.runControllers()
+}
+
+// buildControllers builds and starts them where startControllers did not. It returns at once.
+func (e *Environment) buildControllers() {
 	c := &e.controllers
-	if len(e.binaries.missing(controllerManager)) == 0 {
-		return e.runControllers()
+	if e.ControllersStarted() {
+		return
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	c.cancel = cancel
@@ -37,7 +44,6 @@ func (e *Environment) startControllers() error {
 			e.fail(fmt.Errorf("start the controllers: %w", err))
 		}
 	})
-	return nil
 }
 
 // stopBuilding ends the build, and waits until nothing is started any more.

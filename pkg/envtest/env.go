@@ -81,10 +81,13 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	if err := e.startServers(); err != nil {
 		return nil, err
 	}
-	if options.Unregistered {
-		return e, nil
+	if !options.Unregistered {
+		if err := e.step("registration of the API", func() error { return e.Register(e.ctx) }); err != nil {
+			return nil, err
+		}
 	}
-	return e, e.step("registration of the API", func() error { return e.Register(e.ctx) })
+	e.buildControllers()
+	return e, nil
 }
 
 // because names the process that ended where a step failed for it: what the step says, such as that kubectl was killed, tells nobody why.
@@ -126,7 +129,8 @@ func (e *Environment) prepare() (err error) {
 	return e.findPrograms()
 }
 
-// findPrograms builds what is missing of what the environment cannot start without, and our server.
+// findPrograms builds our server, and what is missing of what the environment cannot start without. The modules of the latter are
+// downloaded meanwhile.
 func (e *Environment) findPrograms() (err error) {
 	if e.binaries, err = findBinaries(e.ctx, e.options.buildProgress()); err != nil {
 		return err
@@ -138,9 +142,18 @@ func (e *Environment) findPrograms() (err error) {
 	if len(e.options.Tunnels) > 0 {
 		names = append(names, "proxy-server", "proxy-agent")
 	}
-	if err := e.binaries.ensure(e.ctx, names...); err != nil {
+	var downloading sync.WaitGroup
+	downloading.Go(func() { e.binaries.download(e.ctx, names...) })
+	err = e.findServer()
+	downloading.Wait()
+	if err != nil {
 		return err
 	}
+	return e.binaries.ensure(e.ctx, names...)
+}
+
+// findServer builds our server, unless the options name a program.
+func (e *Environment) findServer() (err error) {
 	if e.server = e.options.Server; filepath.IsAbs(e.server) {
 		if !executable(e.server) {
 			return fmt.Errorf("find our server: Options.Server is %s, which is no file that can be run", e.server)

@@ -171,6 +171,26 @@ func TestPartEnds(t *testing.T) {
 	}
 }
 
+// TestPartHangs: a part that is not ready in time shows its log, too.
+func TestPartHangs(t *testing.T) {
+	ps := processes{logDir: t.TempDir(), fail: func(error) {}}
+	p, err := ps.start(loopbackHost(&ports{}), "part", []string{"/bin/sh", "-c", `printf "it waits for a %s\n" tool; exec sleep 600`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	if err := eventually(t.Context(), "its words", 10*time.Second, func(context.Context) error {
+		if data, err := os.ReadFile(p.log); err != nil || !strings.Contains(string(data), "tool\n") {
+			return fmt.Errorf("%s: %w", data, errors.Join(errors.New("not yet"), err))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	err = p.ready(t.Context(), time.Millisecond, func(context.Context) error { return errors.New("not ready") })
+	wantError(t, err, "wait for part: not within 1ms: not ready; the end of "+p.log, "it waits for a tool")
+}
+
 // TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one
 // directory serves one at a time.
 func TestSeveralAtOnce(t *testing.T) {

@@ -29,7 +29,7 @@ func (p *KonnectivityProcess) Start(ctx context.Context) (err error) {
 	}
 	// SIGTERM makes an agent drain, and no more: kubelet kills it at the end of the grace period.
 	p.killed, p.tunnel = p.agent, true
-	return eventually(ctx, p.Name, startTimeout, func(ctx context.Context) error { return p.get(ctx, "/healthz", nil) })
+	return p.ready(ctx, startTimeout, func(ctx context.Context) error { return p.get(ctx, "/healthz", nil) })
 }
 
 // Stop ends a server as kubelet does, and kills an agent.
@@ -131,7 +131,7 @@ func (e *Environment) startAgents(ctx context.Context, k *KubeAPIServer) error {
 		if err := a.Start(ctx); err != nil {
 			return err
 		}
-		if err := eventually(ctx, a.Name+" to have its server", startTimeout, a.Ready); err != nil {
+		if err := a.ready(ctx, startTimeout, a.Ready); err != nil {
 			return err
 		}
 	}

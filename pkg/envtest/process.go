@@ -101,6 +101,15 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	return p, nil
 }
 
+// ready waits until check returns nil. An error after the timeout shows the end of the log; that of a process that ended has it already.
+func (p *process) ready(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+	err := eventually(ctx, p.name, timeout, check)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; the end of %s:\n%s", err, p.log, tail(p.log))
+	}
+	return err
+}
+
 // ended describes the end of a process, with the tail of its log.
 func (p *process) ended() error {
 	return fmt.Errorf("%s ended without being told to (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"), p.log, tail(p.log))

@@ -6,6 +6,7 @@ package access
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -304,38 +305,60 @@ func TestKubectlProxy(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		flags  []string
+		method string
 		path   string
 		header http.Header
 		want   int
 	}{
-		{"list", nil, items, nil, 200},
-		{"watch", nil, items + "?watch=true&timeoutSeconds=1&allowWatchBookmarks=true", nil, 200},
-		{"prefix", []string{"--api-prefix=/k8s/"}, "/k8s" + items, nil, 200},
-		{"host", nil, items, http.Header{"Host": {"evil.example.com"}}, 403},
-		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, items, http.Header{"Host": {"evil.example.com"}}, 200},
-		{"console", nil, path, upgrade, 101},
-		{"console rejected", []string{"--reject-paths=^/api/.*/pods/.*/(exec|attach),^/apis/fixture.example.com/.*/console"}, path, upgrade, 403},
-		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, items, nil, 200},
+		{"prefix", []string{"--api-prefix=/k8s/"}, "GET", "/k8s" + items, nil, 200},
+		{"host", nil, "GET", items, http.Header{"Host": {"evil.example.com"}}, 403},
+		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, "GET", items, http.Header{"Host": {"evil.example.com"}}, 200},
+		{"console", nil, "GET", path, upgrade, 101},
+		{"console rejected", []string{"--reject-paths=^/api/.*/pods/.*/(exec|attach),^/apis/fixture.example.com/.*/console"}, "GET", path, upgrade, 403},
+		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "GET", items, nil, 200},
+		{"read-only, a write", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "POST", items, nil, 403},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			port := freePort(t)
-			start(t, shared, "Starting to serve", shared.Binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=" + port}, tc.flags...)...)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+tc.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Host = tc.header.Get("Host")
-			maps.Copy(req.Header, tc.header)
-			resp, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := do(t, tc.method, kubectlProxy(t, kubeconfig, tc.flags...)+tc.path, tc.header)
 			defer resp.Body.Close()
 			if resp.StatusCode != tc.want {
 				t.Errorf("got %s, want %d", resp.Status, tc.want)
 			}
 		})
 	}
+	t.Run("watch", func(t *testing.T) {
+		resp := do(t, "GET", kubectlProxy(t, kubeconfig)+strings.TrimSuffix(path, "/e/console")+"?watch=true", nil)
+		defer resp.Body.Close()
+		var event metav1.WatchEvent
+		if err := json.NewDecoder(resp.Body).Decode(&event); err != nil || event.Type != "ADDED" || !strings.Contains(string(event.Object.Raw), `"name":"e"`) {
+			t.Errorf("got %s, %v and the event %s %s; want the engine that is there", resp.Status, err, event.Type, event.Object.Raw)
+		}
+	})
+}
+
+// kubectlProxy runs one and returns its URL.
+func kubectlProxy(t *testing.T, kubeconfig string, flags ...string) string {
+	t.Helper()
+	port := freePort(t)
+	start(t, shared, "Starting to serve", shared.Binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=" + port}, flags...)...)
+	return "http://127.0.0.1:" + port
+}
+
+func do(t *testing.T, method, url string, header http.Header) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = header.Get("Host")
+	maps.Copy(req.Header, header)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
 }
 
 // upgrade are the headers of a websocket for a console.
