@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/internal/certs"
 )
 
 // ClockSkew is how far the clock here is ahead of the Date that kube-apiserver answers with (RFC 9110, 6.6.1), to the second.
@@ -35,4 +37,26 @@ func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("%s: expected a header Date: %w", url, err)
 	}
 	return c.Time().Sub(date).Truncate(time.Second), nil
+}
+
+// maxClockSkew is less than what certificates begin before they are made, and more than a request may take.
+const maxClockSkew = 5 * time.Minute
+
+// CheckClock refuses a clock by which certificates would be taken for expired, or be made for another time.
+func CheckClock(ctx context.Context, o interface {
+	ClockSkew(context.Context) (time.Duration, error)
+}) error {
+	skew, err := o.ClockSkew(ctx)
+	if err != nil {
+		return err
+	}
+	if skew.Abs() <= maxClockSkew {
+		return nil
+	}
+	direction := "ahead of"
+	if skew < 0 {
+		direction = "behind"
+	}
+	return &certs.RefusedError{Path: "the clock of this machine", Reason: fmt.Sprintf(
+		"expected at most %s between it and that of kube-apiserver, found it %s %s; put the wrong one right", maxClockSkew, skew.Abs(), direction)}
 }

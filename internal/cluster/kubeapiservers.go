@@ -48,14 +48,20 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 // IdentityAge is six times as often as a kube-apiserver renews its Lease (KEP-1965).
 const IdentityAge = time.Minute
 
-// Identities is how many kube-apiservers have renewed their identity Lease within a minute. Those on hosts of one name share one.
+// Identities is how many kube-apiservers have renewed their identity Lease within a minute, by the clock of kube-apiserver. Those on hosts of
+// one name share one.
 func (c *Cluster) Identities(ctx context.Context) (int, error) {
 	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
 	if err != nil {
 		return 0, fmt.Errorf("list the identity Leases of kube-apiservers: %w", err)
 	}
+	skew, err := c.ClockSkew(ctx)
+	if err != nil {
+		return 0, err
+	}
+	now := c.Time().Add(-skew)
 	live := slices.DeleteFunc(list.Items, func(l coordinationv1.Lease) bool {
-		return l.Spec.RenewTime == nil || c.Time().Sub(l.Spec.RenewTime.Time) > IdentityAge
+		return l.Spec.RenewTime == nil || now.Sub(l.Spec.RenewTime.Time) > IdentityAge
 	})
 	return len(live), nil
 }

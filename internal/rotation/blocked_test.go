@@ -259,6 +259,28 @@ func TestSeenDuringHold(t *testing.T) {
 		}
 		f.checkEnd(b, ServingCA)
 	})
+	t.Run("reverted while the new certificate is served", func(t *testing.T) {
+		f := newFake(t)
+		b := f.before()
+		if err := revertInSwitch(t, f, 1); err != nil {
+			t.Fatal(err)
+		}
+		f.checkEnd(b, ServingCA)
+	})
+	t.Run("reverted by a controller, while the new certificate is served", func(t *testing.T) {
+		f := newFake(t)
+		b := f.before()
+		err := revertInSwitch(t, f, 1000)
+		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "switch" || !strings.Contains(err.Error(), "lost 21 times while it had to last") {
+			t.Fatalf("got %v, want it blocked at switch", err)
+		}
+		// The controller's last word, in the hold of another day.
+		f.now, f.caBundle = f.now.Add(72*time.Hour), certs.Bundle{b.servingCA}
+		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+			t.Fatal(err)
+		}
+		f.checkEnd(b, ServingCA)
+	})
 	t.Run("away for a moment", func(t *testing.T) {
 		f := newFake(t)
 		b := f.before()
@@ -289,6 +311,80 @@ func TestSeenDuringHold(t *testing.T) {
 		}
 		f.checkEnd(b, ServingCA)
 	})
+}
+
+// revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times while the new certificate is
+// served. Users must get answers at every event, and after the end.
+func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
+	t.Helper()
+	old := f.caBundle
+	opts, inSwitch := f.options(ServingCA), false
+	opts.Progress = func(e Event) {
+		inSwitch = e.Step == "switch" && e.Type == EventHolding
+		if e.Type != EventBlocked {
+			f.mustAnswer()
+		}
+	}
+	wait := opts.Wait
+	opts.Wait = func(ctx context.Context, d time.Duration) error {
+		if inSwitch && times > 0 {
+			times--
+			f.caBundle = old
+		}
+		return wait(ctx, d)
+	}
+	_, err := Run(t.Context(), opts)
+	return err
+}
+
+// TestSwitchedWhenBelieved: a front proxy's certificate is asked about again right before it is used, by whatever run that is.
+func TestSwitchedWhenBelieved(t *testing.T) {
+	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
+		for _, event := range []EventType{EventStarted, EventFinished} {
+			f := newFake(t)
+			b := f.before()
+			step := "switch"
+			if event == EventFinished {
+				step = map[string]string{ProxyClient: "stage", FrontProxyCA: "trust"}[rotation]
+			}
+			f.runTo(rotation, step, event)
+			f.now, f.probe = f.now.Add(72*time.Hour), cluster.NotTrusted
+			_, err := Run(t.Context(), f.options(rotation))
+			if _, ok := errors.AsType[*BlockedError](err); !ok || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+				t.Errorf("%s, %s of %s: got %v, want it blocked with the old certificate in use", rotation, event, step, err)
+			}
+			f.probe = ""
+			if _, err := Run(t.Context(), f.options(rotation)); err != nil {
+				t.Fatal(err)
+			}
+			f.checkEnd(b, rotation)
+		}
+	}
+}
+
+// TestAnotherReplacedIt: the second of two operators, whose copy of the directory is older than the rotation of the first, does not bring the old
+// certificate back to kube-apiservers that both name.
+func TestAnotherReplacedIt(t *testing.T) {
+	for rotation, step := range map[string]string{ProxyClient: "stage", FrontProxyCA: "stage"} {
+		f := newFake(t)
+		copied := f.options(rotation)
+		copied.Dir, copied.FrontProxyClientDirs = t.TempDir(), f.proxies
+		copied.Store = certs.Dir(copied.Dir)
+		if err := os.CopyFS(copied.Dir, os.DirFS(f.dir)); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.runPart(copied, Run, step) // killed there
+		if _, err := Run(t.Context(), f.options(rotation)); err != nil {
+			t.Fatal(err)
+		}
+		replaced := f.cert(certs.FrontProxyClientDir)
+		if err := f.runPart(copied, Run, ""); err == nil || !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
+			t.Errorf("%s: got %v, want the certificate of the first one kept", rotation, err)
+		}
+		if err := f.runPart(copied, Abort, ""); !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
+			t.Errorf("%s, taken back: %v, want the certificate of the first one kept", rotation, err)
+		}
+	}
 }
 
 // TestWrongClock: by a clock that is wrong, certificates would be taken for expired. Nothing is changed.

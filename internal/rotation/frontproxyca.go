@@ -38,10 +38,11 @@ func (p *procedure) frontProxyCA() {
 			undo:     p.trustOldProxyCA,
 			undone:   p.nextProxyDistrusted,
 		},
-		p.switchProxyStep(p.bothTrusted, func() error { return p.writeOld(p.bothTrusted) }),
+		p.switchProxyStep(p.bothProxiesBelieved, p.bothTrusted, func() error { return p.writeOld(p.bothTrusted) }),
 		{
 			name: "distrust-files", kind: Distrust,
 			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
+			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { return p.writeNew(p.onlyNewTrusted) },
 			observed: p.newProxyWorks,
 			undo:     func(context.Context) error { return p.writeNew(p.bothTrusted) },
@@ -50,6 +51,7 @@ func (p *procedure) frontProxyCA() {
 			name: "distrust-configmap", kind: Distrust,
 			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it does not come back, every endpoint " +
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
+			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { p.settled = settling{}; return nil },
 			observed: p.oldProxyDistrusted,
 			undo:     p.trustOldProxyCAAgain,

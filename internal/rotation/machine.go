@@ -21,7 +21,7 @@ type machine struct {
 
 // run takes the rotation to its end from wherever the record says that it is.
 func (m *machine) run(ctx context.Context) error {
-	m.state.Blocked = ""
+	m.state.Blocked, m.state.Aborting = "", false
 	for i := range m.steps {
 		if r := m.record(&m.steps[i]); r != nil && r.FinishedAt != nil {
 			continue
@@ -55,10 +55,12 @@ func (m *machine) record(s *step) *StepState {
 func (m *machine) runStep(ctx context.Context, i int) error {
 	s := &m.steps[i]
 	r := m.record(s)
-	if r == nil {
-		if err := m.still(ctx, i); err != nil {
+	if r == nil || r.ObservedAt == nil {
+		if err := m.ready(ctx, i); err != nil {
 			return err
 		}
+	}
+	if r == nil {
 		m.state.Steps = append(m.state.Steps, StepState{Name: s.name, StartedAt: m.opts.Now()})
 		r = m.record(s)
 		if err := m.state.write(m.opts.Store); err != nil {
@@ -72,53 +74,65 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 		if err := m.await(ctx, s, s.do, s.observed); err != nil {
 			return m.block(ctx, i, err)
 		}
-		now := m.opts.Now()
-		r.ObservedAt = &now
-		if err := m.state.write(m.opts.Store); err != nil {
+		if err := m.mark(&r.ObservedAt, s, EventObserved); err != nil {
 			return err
 		}
-		m.event(s, EventObserved, "")
 	}
-	if err := m.hold(ctx, s, s.observed); err != nil {
+	if err := m.hold(ctx, s, s.restore, s.observed); err != nil {
 		if _, ok := errors.AsType[*BlockedError](err); ok {
 			r.ObservedAt = nil // it is done again
 		}
 		return m.block(ctx, i, err)
 	}
+	return m.mark(&r.FinishedAt, s, EventFinished)
+}
+
+// mark records when something happened to a step.
+func (m *machine) mark(at **time.Time, s *step, what EventType) error {
 	now := m.opts.Now()
-	r.FinishedAt = &now
+	*at = &now
 	if err := m.state.write(m.opts.Store); err != nil {
 		return err
 	}
-	m.event(s, EventFinished, "")
+	m.event(s, what, "")
 	return nil
 }
 
-// still returns nil when what the step before did is seen now: days may have passed since it was. Otherwise the next run does it again.
-func (m *machine) still(ctx context.Context, i int) error {
-	if i == 0 || !m.steps[i-1].hold {
-		return nil
+// ready returns nil when what a step needs is seen now: days may have passed since it was. Before the step has begun, the one before it is
+// done again by the next run; afterwards what can be put back is.
+func (m *machine) ready(ctx context.Context, i int) error {
+	s := &m.steps[i]
+	if m.record(s) != nil {
+		return m.block(ctx, i, m.await(ctx, s, s.restore, s.needs))
 	}
-	err := m.await(ctx, &m.steps[i], nil, m.steps[i-1].observed)
-	blocked, ok := errors.AsType[*BlockedError](err)
-	if !ok {
-		return err
+	needs := s.needs
+	if needs == nil && i > 0 && m.steps[i-1].hold {
+		needs = m.steps[i-1].observed
 	}
-	before := m.record(&m.steps[i-1])
-	before.ObservedAt, before.FinishedAt = nil, nil
-	return m.stop(&m.steps[i], blocked)
+	err := m.await(ctx, s, nil, needs)
+	if blocked, ok := errors.AsType[*BlockedError](err); ok {
+		before := m.record(&m.steps[i-1])
+		before.ObservedAt, before.FinishedAt = nil, nil
+		return m.block(ctx, i-1, blocked)
+	}
+	return err
 }
 
-// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again within the timeout,
-// and the hold begins anew then, as it does in a run that takes the step up: what nobody looked at does not count.
-func (m *machine) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
+// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen is put back, if it can be, and must be seen
+// again within the timeout; the hold begins anew then, as it does in a run that takes the step up: what nobody looked at does not count.
+// What is lost again and again is kept so by somebody else, and blocks.
+func (m *machine) hold(ctx context.Context, s *step, restore, seen func(context.Context) error) error {
 	if !s.hold {
 		return nil
 	}
 	m.event(s, EventHolding, "for "+m.opts.Hold.Round(time.Second).String())
-	for since := m.opts.Now(); ; {
-		if seen != nil && seen(ctx) != nil {
-			if err := m.await(ctx, s, nil, seen); err != nil {
+	began, losses := m.opts.Now(), 0
+	for since := began; ; {
+		if lost := look(ctx, seen); lost != nil {
+			if losses++; losses > maxLosses {
+				return &BlockedError{Rotation: m.state.Rotation, Step: s.name, Waited: m.opts.Now().Sub(began), Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+			}
+			if err := m.await(ctx, s, restore, seen); err != nil {
 				return err
 			}
 			since = m.opts.Now()
@@ -133,6 +147,16 @@ func (m *machine) hold(ctx context.Context, s *step, seen func(context.Context) 
 	}
 }
 
+func look(ctx context.Context, seen func(context.Context) error) error {
+	if seen == nil {
+		return nil
+	}
+	return seen(ctx)
+}
+
+// maxLosses lets endpoints be replaced one after the other while a step holds.
+const maxLosses = 20
+
 // looks is how often a hold looks, at most: each look asks every endpoint and every kube-apiserver.
 const looks = 60
 
@@ -146,6 +170,9 @@ func (m *machine) await(ctx context.Context, s *step, do, seen func(context.Cont
 	began, said := m.opts.Now(), ""
 	for {
 		var missing error
+		if ctx.Err() != nil { // such as for a Lease that was lost: somebody else may write now
+			return m.interrupted(s, context.Cause(ctx))
+		}
 		if do != nil {
 			if missing = do(ctx); missing == nil {
 				do = nil
@@ -206,7 +233,7 @@ func (m *machine) undo(ctx context.Context, s *step, hold bool) error {
 		}
 	}
 	if hold {
-		if err := m.hold(ctx, s, s.undone); err != nil {
+		if err := m.hold(ctx, s, nil, s.undone); err != nil {
 			return err
 		}
 	}
@@ -217,12 +244,15 @@ func (m *machine) undo(ctx context.Context, s *step, hold bool) error {
 
 // abort takes back all steps, the last first, unless the old CA may be distrusted already.
 func (m *machine) abort(ctx context.Context) error {
-	m.state.Blocked = ""
 	for i := range m.steps {
 		if s := &m.steps[i]; m.record(s) != nil && (s.kind == Distrust || s.final) {
 			return &certs.RefusedError{Path: m.opts.Store.Path(StateSet, StateFile), Reason: fmt.Sprintf(
 				"expected a rotation before its step %s, found that this step has begun, after which there is no way back; run the rotation to its end", s.name)}
 		}
+	}
+	m.state.Blocked, m.state.Aborting = "", true
+	if err := m.state.write(m.opts.Store); err != nil {
+		return err
 	}
 	for i := range slices.Backward(m.steps) {
 		s := &m.steps[i]

@@ -3,7 +3,6 @@
 package rotation
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
@@ -26,7 +26,7 @@ type MaintainOptions struct {
 	KeyType     certs.KeyType // of new keys; empty means that of certgen init
 	// Signer has the CA's key, which then is in no Secret; the CA's Secret holds its certificate. Its rotation begins where the key is.
 	Signer *certs.RemoteSigner
-	// Hold, Timeout and Progress are those of Options, for the rotation of a CA that is due.
+	// Hold, which is required, Timeout and Progress are those of Options, for the rotation of a CA that is due.
 	Hold, Timeout time.Duration
 	Progress      func(Event)
 }
@@ -52,6 +52,9 @@ func (o MaintainOptions) Validate() error {
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
 	}
+	if o.Hold <= 0 {
+		errs = append(errs, tooShort(o.Hold))
+	}
 	if (o.Wait > 0) != (len(o.APIServices) > 0) || o.Wait < 0 {
 		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Wait.String(),
 			Reason: fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices))})
@@ -69,7 +72,7 @@ func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *R
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkClock(ctx, c); err != nil {
+	if err := cluster.CheckClock(ctx, c); err != nil {
 		return nil, err
 	}
 	once := func() error {
@@ -96,7 +99,7 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	if state, err := ReadState(store); err != nil {
 		return nil, err
 	} else if state.Unfinished() {
-		if err := rotateHeld(ctx, c, o, store, report, state.Rotation, underWay(state)); err != nil {
+		if err := report.end(ctx, o.held(c, store, state.Rotation), state); err != nil {
 			return report, err
 		}
 	}
@@ -108,7 +111,8 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	for _, item := range made.Items {
 		report.Items = append(report.Items, RenewItem{Path: item.Path, Action: item.Action, Reason: item.Reason, Notes: item.Notes})
 	}
-	if report.Apply, err = c.PlanApply(ctx, apply.Options{Service: o.Service, Store: draft, Secret: o.Secret}); err != nil {
+	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
+	if report.Apply, err = c.PlanApply(ctx, apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}); err != nil {
 		return nil, err
 	}
 	if err := store.Write(certs.ServingCADir, draft.Sets[certs.ServingCADir]); err != nil {
@@ -120,25 +124,31 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	return report, rotateDueCA(ctx, c, o, report)
 }
 
-// rotateDueCA replaces a CA of which a third of its life is left, where its key is here.
+// rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is served that is stored, so
+// a run that stored a certificate leaves it to the next.
 func rotateDueCA(ctx context.Context, c apply.Client, o MaintainOptions, report *RenewReport) error {
 	store, err := openSecrets(ctx, c, o.SecretOptions)
 	if err != nil {
 		return err
 	}
 	ca, err := certs.ReadCertificate(store, certs.ServingCADir)
-	if err != nil || !c.Time().After(certs.RenewAt(ca)) || store.Sets[certs.ServingCADir][certs.KeyFile].Data == nil || len(report.Apply.Items) == 1 {
-		return err // the last: there is the Secret alone, and no API that trusts the CA
+	if err != nil || !c.Time().After(certs.RenewAt(ca)) || !store.hasCAKey() || len(report.Apply.Items) == 1 || report.Apply.Items[len(report.Apply.Items)-1].Done {
+		return err // the last but one: there is the Secret alone, and no API that trusts the CA
 	}
-	return rotateHeld(ctx, c, o, store, report, ServingCA, fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339)))
+	why := fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
+	return report.rotate(ctx, o.held(c, store, ServingCA), store.Path(certs.ServingCADir), why)
 }
 
-// rotateHeld rotates under the Lease that Maintain holds.
-func rotateHeld(ctx context.Context, c apply.Client, o MaintainOptions, store *secrets, report *RenewReport, name, why string) error {
-	return report.rotate(ctx, Options{
-		Rotation: name, Store: store, Service: o.Service, Observer: c, Hold: cmp.Or(o.Hold, DefaultHold), Timeout: o.Timeout,
+// held are the options of a rotation under the Lease that Maintain holds.
+func (o MaintainOptions) held(c apply.Client, store *secrets, rotation string) Options {
+	opts := Options{
+		Rotation: rotation, Store: store, Service: o.Service, Observer: c, Hold: o.Hold, Timeout: o.Timeout,
 		KeyType: o.KeyType, Progress: o.Progress, Now: c.Time, leased: true,
-	}, store.Path(certs.ServingCADir), why)
+	}
+	if rotation == Serving {
+		opts.Signer = o.Signer
+	}
+	return opts
 }
 
 // InSecrets does what Run or Abort do, for the pair and the CA in Secrets.

@@ -4,6 +4,8 @@ package rotation
 
 import (
 	"crypto/x509"
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +24,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-var maintained = MaintainOptions{SecretOptions: SecretOptions{Service: clustertest.Service, Secret: "s", CASecret: "ca"}}
+var maintained = MaintainOptions{SecretOptions: SecretOptions{Service: clustertest.Service, Secret: "s", CASecret: "ca"}, Hold: time.Hour}
 
 func emptyCASecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Service.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
@@ -185,4 +187,91 @@ func TestMaintainWrongClock(t *testing.T) {
 	if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), "found it 7m0s ahead of") {
 		t.Errorf("got %v, want that the clock is wrong", err)
 	}
+}
+
+// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being renewed.
+func TestMaintainBesideOthers(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	if _, err := Maintain(t.Context(), c, maintained); err != nil {
+		t.Fatal(err)
+	}
+	other := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).Certificate
+	if err := c.ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{other}, nil); err != nil {
+		t.Fatal(err)
+	}
+	later := clustertest.Now.Add(61 * 24 * time.Hour)
+	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
+	report, err := Maintain(t.Context(), c, maintained)
+	if err != nil || report.Items[1].Action != certs.Replaced {
+		t.Fatalf("got %+v, %v; want the certificate replaced", report, err)
+	}
+	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 || !bundle.Contains(other) {
+		t.Errorf("the caBundle holds %d CAs (%v), want ours and the other", len(bundle), err)
+	}
+}
+
+// TestKeyElsewhere: the CA of a remote signer is not replaced by one with its key in the cluster.
+func TestKeyElsewhere(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b := f.before()
+	ca := secretIn(t, f, "ca")
+	delete(ca.Data, certs.KeyFile)
+	if _, err := f.secrets.Core.CoreV1().Secrets(ca.Namespace).Update(t.Context(), ca, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), f.options(ServingCA))
+	if refused, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(refused.Reason, "replaced where its key is") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	if !f.cert(certs.ServingCADir).Equal(b.servingCA) || f.state() != nil {
+		t.Error("something was changed")
+	}
+}
+
+func secretIn(t *testing.T, f *fakeCluster, name string) *corev1.Secret {
+	t.Helper()
+	s, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestLostAnswersOfSecrets: a Secret was stored and the answer was lost. It is stored again, and taken for what it is.
+func TestLostAnswersOfSecrets(t *testing.T) {
+	for lost := 1; lost <= 5; lost++ {
+		f := newFakeInSecrets(t)
+		b := f.before()
+		core := f.secrets.Core.(*fake.Clientset)
+		var updates, version int
+		core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			next := action.(k8stesting.UpdateAction).GetObject().(*corev1.Secret)
+			if next.ResourceVersion != resourceVersion(version) {
+				return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), next.Name, errors.New("it changed"))
+			}
+			version++
+			next.ResourceVersion = resourceVersion(version)
+			if err := core.Tracker().Update(action.GetResource(), next, next.Namespace); err != nil {
+				return true, nil, err
+			}
+			if updates++; updates == lost {
+				return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
+			}
+			return true, next, nil
+		})
+		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+			t.Fatalf("write %d: %v", lost, err)
+		}
+		f.checkEnd(b, ServingCA)
+		if updates < lost {
+			t.Errorf("there were %d writes", updates)
+		}
+	}
+}
+
+func resourceVersion(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }

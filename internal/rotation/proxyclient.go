@@ -22,14 +22,14 @@ func (p *procedure) proxyClient() {
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")
 	stage.observed = p.newProxyBelieved
-	p.steps = []step{stage, p.switchProxyStep(p.keptBundle, p.restoreOld), p.finishStep()}
+	p.steps = []step{stage, p.switchProxyStep(p.newProxyBelieved, p.keptBundle, p.restoreOld), p.finishStep()}
 }
 
 // switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the latest. Which pair it uses is
 // shown by nothing that it serves; IdentityReview tells, where the API has it.
-func (p *procedure) switchProxyStep(bundle bundleOf, undo func() error) step {
+func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf, undo func() error) step {
 	return step{
-		name: "switch", kind: Identity, hold: true,
+		name: "switch", kind: Identity, hold: true, needs: believed,
 		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
 			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, which the hold must cover otherwise",
 		do:       func(context.Context) error { return p.writeNew(bundle) },

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
@@ -32,7 +33,18 @@ type RenewItem struct {
 	Notes  []string     `json:"notes,omitempty"`
 }
 
-func underWay(s *State) string { return "a rotation was under way: " + s.Rotation }
+// end brings the rotation that is under way to its end, in the direction in which it was going.
+func (r *RenewReport) end(ctx context.Context, opts Options, state *State) error {
+	path := opts.Store.Path(StateSet, StateFile)
+	if !state.Aborting {
+		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
+	}
+	if _, err := Abort(ctx, opts); err != nil {
+		return err
+	}
+	r.Items = append(r.Items, RenewItem{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " + state.Rotation})
+	return nil
+}
 
 // Renew finishes a rotation that is under way and then rotates the leaves that are due: less than a third of their life is
 // left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
@@ -50,9 +62,14 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.Observer != nil {
+		if err := cluster.CheckClock(ctx, opts.Observer); err != nil { // which decides what is due
+			return nil, err
+		}
+	}
 	if state.Unfinished() {
 		opts.Rotation = state.Rotation
-		if err := report.rotate(ctx, opts, opts.Store.Path(StateSet, StateFile), underWay(state)); err != nil {
+		if err := report.end(ctx, opts, state); err != nil {
 			return report, err
 		}
 	}

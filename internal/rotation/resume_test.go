@@ -3,7 +3,9 @@
 package rotation
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -58,6 +60,23 @@ func TestRecordedBeforeItBegins(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAbortGoesOn: what a person takes back, the job of the next day takes back, and does not bring forward.
+func TestAbortGoesOn(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	f.runTo(ServingCA, "switch", EventObserved)
+	opts := f.options(ServingCA)
+	opts.Wait = func(context.Context, time.Duration) error { return errors.New("interrupted") }
+	if _, err := Abort(t.Context(), opts); err == nil || !f.state().Aborting {
+		t.Fatalf("got %v, want an abort that is under way: %s", err, f.stateText())
+	}
+	report, err := Renew(t.Context(), f.options(""))
+	if err != nil || !strings.Contains(report.Items[0].Reason, "being taken back") {
+		t.Fatalf("got %+v, %v", report, err)
+	}
+	f.checkAborted(b)
 }
 
 // TestAbortWaits: the new CA stays trusted until every endpoint serves the old certificate again.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -102,11 +103,6 @@ type Options struct {
 // nothing has changed then. *BlockedError is a stop in a safe state.
 func Run(ctx context.Context, opts Options) (*State, error) {
 	return withMachine(ctx, opts, true, func(ctx context.Context, m *machine, p *procedure) error {
-		if m.opts.Observer != nil {
-			if err := checkClock(ctx, m.opts.Observer); err != nil {
-				return err
-			}
-		}
 		if m.state == nil {
 			if p.preflight != nil {
 				if err := p.preflight(ctx); err != nil {
@@ -151,7 +147,12 @@ func withMachine(ctx context.Context, opts Options, begin bool, do func(context.
 	if _, _, err := newMachine(opts, begin); err != nil {
 		return nil, err
 	}
-	locked := func(ctx context.Context) error {
+	return state, opts.exclusive(ctx, func(ctx context.Context) error {
+		if opts.Observer != nil {
+			if err := cluster.CheckClock(ctx, opts.Observer); err != nil {
+				return err
+			}
+		}
 		m, p, err := newMachine(opts, begin)
 		if err != nil {
 			return err
@@ -159,14 +160,24 @@ func withMachine(ctx context.Context, opts Options, begin bool, do func(context.
 		err = do(ctx, m, p)
 		state = m.state
 		return err
-	}
-	if opts.Observer == nil || opts.leased {
-		err = locked(ctx)
-	} else {
-		err = opts.Observer.Exclusive(ctx, opts.Service, locked)
-	}
-	return state, err
+	})
 }
+
+// exclusive calls do under the Leases of what it changes: the certificates of the Service, and those of the front proxy, which all aggregated
+// APIs of a cluster share.
+func (o *Options) exclusive(ctx context.Context, do func(context.Context) error) error {
+	if o.Observer == nil || o.leased {
+		return do(ctx)
+	}
+	if o.Rotation == ProxyClient || o.Rotation == FrontProxyCA {
+		serviceOnly := do
+		do = func(ctx context.Context) error { return o.Observer.Exclusive(ctx, frontProxy, serviceOnly) }
+	}
+	return o.Observer.Exclusive(ctx, o.Service, do)
+}
+
+// frontProxy names the Lease of the front proxy's certificates.
+var frontProxy = certs.Service{Name: "front-proxy", Namespace: metav1.NamespaceSystem}
 
 // newMachine reads what is recorded: an unfinished rotation must be the one that was asked for.
 func newMachine(opts Options, begin bool) (*machine, *procedure, error) {
@@ -209,7 +220,7 @@ func (o *Options) complete() error {
 		o.Store = certs.Dir(o.Dir)
 	}
 	if o.Hold <= 0 && o.Observer != nil || o.Hold < 0 {
-		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
+		errs = append(errs, tooShort(o.Hold))
 	}
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
@@ -264,6 +275,10 @@ func (o *Options) otherDirs() []string {
 		return nil
 	}
 	return o.proxySets
+}
+
+func tooShort(hold time.Duration) error {
+	return &certs.InvalidError{Field: "hold", Value: hold.String(), Reason: "expected more than 0: what was seen once may not last"}
 }
 
 func unknownRotation(name string) error {

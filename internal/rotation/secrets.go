@@ -5,13 +5,17 @@ package rotation
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -75,6 +79,9 @@ func openSecrets(ctx context.Context, c apply.Client, o SecretOptions) (*secrets
 	return s, nil
 }
 
+// hasCAKey is false where the key is with a remote signer.
+func (s *secrets) hasCAKey() bool { return s.Sets[certs.ServingCADir][certs.KeyFile].Data != nil }
+
 func (s *secrets) put(set, file string, data []byte) {
 	if s.Sets[set] == nil {
 		s.Sets[set] = certs.Files{}
@@ -130,7 +137,11 @@ func (s *secrets) writable(ctx context.Context) error {
 
 func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool) error {
 	namespace, name := s.options.Service.Namespace, s.options.Secret
-	if _, err := s.cluster.Core.CoreV1().Secrets(namespace).Apply(ctx, apply.SecretConfig(name, namespace, data), apply.ServerSide(dryRun, false)); err != nil {
+	err := retry.OnError(storeBackoff, isTransient, func() error {
+		_, err := s.cluster.Core.CoreV1().Secrets(namespace).Apply(ctx, apply.SecretConfig(name, namespace, data), apply.ServerSide(dryRun, false))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, apply.ExplainConflict(err))
 	}
 	return nil
@@ -188,15 +199,31 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 		}
 	}
 	if !maps.EqualFunc(next.Data, s.ca.Data, bytes.Equal) {
-		stored, err := s.cluster.Core.CoreV1().Secrets(next.Namespace).Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
-		if apierrors.IsConflict(err) {
-			return fmt.Errorf("store in Secret %s/%s: somebody else changed it meanwhile; run this again", next.Namespace, next.Name)
-		}
-		if err != nil {
+		if err := s.store(next); err != nil {
 			return fmt.Errorf("store in Secret %s/%s: %w", next.Namespace, next.Name, err)
 		}
-		s.ca = stored
 	}
 	s.Sets = sets
 	return nil
 }
+
+// store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be stored: then the answer to an
+// earlier try was lost.
+func (s *secrets) store(next *corev1.Secret) error {
+	client := s.cluster.Core.CoreV1().Secrets(next.Namespace)
+	return retry.OnError(storeBackoff, isTransient, func() error {
+		stored, err := client.Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
+		if apierrors.IsConflict(err) {
+			if stored, err = client.Get(s.ctx, next.Name, metav1.GetOptions{}); err == nil && !maps.EqualFunc(next.Data, stored.Data, bytes.Equal) {
+				err = errors.New("somebody else changed it meanwhile; run this again")
+			}
+		}
+		if err == nil {
+			s.ca = stored
+		}
+		return err
+	})
+}
+
+// storeBackoff takes half a minute: kube-apiserver restarts in less.
+var storeBackoff = utilwait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 8}

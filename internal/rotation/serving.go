@@ -78,11 +78,27 @@ func (p *procedure) checkServing(ctx context.Context) error {
 		return err
 	}
 	if s, ok := p.opts.Store.(*secrets); ok {
+		if p.newCA && !s.hasCAKey() {
+			return &certs.RefusedError{Path: s.Path(certs.ServingCADir), Reason: "expected the CA's key, found none; a CA whose key is elsewhere is replaced where its key is"}
+		}
 		if err := s.writable(ctx); err != nil {
 			return err
 		}
 	}
+	p.countKnown(ctx)
 	return p.refuse(p.servedEverywhere(ctx, func() (*certs.KeyPair, error) { return leaf, nil }))
+}
+
+// countKnown says where kube-apiservers cannot be asked one by one, as behind the load balancer of a managed cluster.
+func (p *procedure) countKnown(ctx context.Context) {
+	urls, err := p.opts.Observer.KubeAPIServers(ctx)
+	if err != nil {
+		return // it is asked for again
+	}
+	if live, err := p.opts.Observer.Identities(ctx); err == nil && live > len(urls) {
+		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, and URLs of only %d: %q; what the others see is not observed, and the hold stands for it; "+
+			"name each with --kube-apiserver, if it can be reached", live, len(urls), urls))
+	}
 }
 
 // checkOwners refuses where an injector keeps a caBundle, since it would bring its own CA back, and where another manager owns

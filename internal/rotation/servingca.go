@@ -36,6 +36,8 @@ func (p *procedure) servingCA() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; seen when every endpoint of " +
 				"the Service serves it and each kube-apiserver gets answers",
+			needs:    func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.bothTrusted, nil) },
+			restore:  p.trustBothAgain,
 			do:       func(ctx context.Context) error { return p.switchServing(ctx, p.bothTrusted) },
 			observed: func(ctx context.Context) error { return p.servedEverywhere(ctx, p.nextLeaf) },
 			undo:     func(context.Context) error { return p.writeOld(p.bothTrusted) },
@@ -85,6 +87,11 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 		return err
 	}
 	return p.trust(ctx, p.onlyNewTrusted, p.oldCA, p.writeNew)
+}
+
+// trustBothAgain puts CAs back that somebody took out of a caBundle while some servers have the old certificate and some the new one.
+func (p *procedure) trustBothAgain(ctx context.Context) error {
+	return p.trust(ctx, p.bothTrusted, nil, func(bundleOf) error { return nil })
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.

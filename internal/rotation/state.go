@@ -36,6 +36,8 @@ type State struct {
 	Steps []StepState `json:"steps"`
 	// Blocked is why the last run stopped in between; empty when it did not.
 	Blocked string `json:"blocked,omitempty"`
+	// Aborting is true while the rotation is taken back.
+	Aborting bool `json:"aborting,omitempty"`
 	// Outcome is empty while the rotation is unfinished.
 	Outcome Outcome `json:"outcome,omitempty"`
 	// EndedAt is when it got its outcome.

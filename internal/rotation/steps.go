@@ -37,6 +37,11 @@ type step struct {
 	// means that waiting is no help.
 	observed func(context.Context) error
 	hold     bool // wait before the next step, see Options.Hold
+	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days
+	// later. Where it is nil, a step that has not begun needs what the one before it held.
+	needs func(context.Context) error
+	// restore puts that back at once where the step has begun, since requests fail without it. It may be nil.
+	restore func(context.Context) error
 	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. Either may be nil.
 	undo, undone func(context.Context) error
 	// final is true for the step that removes what undo needs.
@@ -84,7 +89,7 @@ func isBroken(err error) bool {
 }
 
 // isTransient is true for connections that were refused or lost, timeouts, and answers that ask to try again. An answer of another kind is
-// one: 503 is what kube-apiserver says when it does not trust a server.
+// one, where it is not kube-apiserver's own: 503 is what it says when it does not trust a server.
 func isTransient(err error) bool {
 	if utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true
@@ -95,5 +100,5 @@ func isTransient(err error) bool {
 	if apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
 		return true // somebody else changed the object meanwhile: what it is now decides
 	}
-	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }

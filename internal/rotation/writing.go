@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/x509"
+	"fmt"
 	"slices"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -47,6 +48,9 @@ func (p *procedure) rewriteOld(read bundleOf) error {
 // restoreOld puts every file of the leaves back as it was, to the byte.
 func (p *procedure) restoreOld() error {
 	for i, dir := range p.leafDirs {
+		if err := p.ours(i); err != nil {
+			return err
+		}
 		if err := p.copyPair(kept(p.leafName(i)), dir); err != nil {
 			return err
 		}
@@ -57,6 +61,9 @@ func (p *procedure) restoreOld() error {
 // writeLeaves writes certificate, key and bundle of each set in one step.
 func (p *procedure) writeLeaves(read bundleOf, from func(i int) string) error {
 	for i, dir := range p.leafDirs {
+		if err := p.ours(i); err != nil {
+			return err
+		}
 		bundle, err := read(i)
 		if err != nil {
 			return err
@@ -70,6 +77,22 @@ func (p *procedure) writeLeaves(read bundleOf, from func(i int) string) error {
 		}
 	}
 	return nil
+}
+
+// ours refuses to write over a certificate that is neither the old nor the new one: somebody else replaced it since, and whatever trusted the
+// old one may not any more. What cannot be read is written again.
+func (p *procedure) ours(i int) error {
+	live, err := p.certificate(p.leafDirs[i])
+	if err != nil {
+		return nil //nolint:nilerr // nobody can use it
+	}
+	for _, set := range []string{kept(p.leafName(i)), staged(p.leafName(0))} {
+		if known, err := p.certificate(set); err == nil && known.Equal(live) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s holds a certificate (sha256:%.16s) that is neither the old nor the new one of this rotation; another certgen, or somebody else, replaced it; "+
+		"nothing was written there", p.opts.Store.Path(p.leafDirs[i]), certs.Fingerprint(live))
 }
 
 // issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the one whose

@@ -35,6 +35,8 @@ type Options struct {
 	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
 	DryRun  DryRun      // empty means DryRunNone
 	CABundleOptions
+	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need.
+	KeepTrust bool
 	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
 	// is not trusted yet.
 	ReplaceTrust bool
@@ -102,6 +104,9 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 	if o.Store == nil {
 		o.Store = certs.Dir(o.Dir)
 	}
+	if err := cluster.CheckClock(ctx, c); err != nil {
+		return nil, err
+	}
 	source, err := ReadSource(o.Store, o.Service, c.Time())
 	if err == nil && o.Secret != "" && o.Dir != "" {
 		err = refuseFaulty(o.Store.Path(certs.ServingDir), c.Time())
@@ -113,12 +118,17 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 		APIVersion: certs.APIVersion, Kind: "ApplyReport", GeneratedAt: c.Time().UTC().Truncate(time.Second),
 		Service: o.Service.Namespace + "/" + o.Service.Name, DryRun: o.DryRun, Items: []Item{},
 	}
-	changes, err := c.planCABundles(ctx, o.Service, o.CABundleOptions, func(apiregistrationv1.APIService) certs.Bundle { return source.Bundle })
+	changes, err := c.planCABundles(ctx, o.Service, o.CABundleOptions, func(a apiregistrationv1.APIService) certs.Bundle {
+		if o.KeepTrust {
+			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.Bundle...)
+		}
+		return source.Bundle
+	})
 	if err != nil {
 		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
 	}
 	for _, change := range changes {
-		report.Items = append(report.Items, c.apiServiceItem(change, source.Bundle, o.ForceConflicts))
+		report.Items = append(report.Items, c.apiServiceItem(change, o.ForceConflicts))
 	}
 	var stored *corev1.Secret
 	if o.Secret != "" {
@@ -172,7 +182,7 @@ func (c Client) Apply(ctx context.Context, plan *Report) error {
 	return nil
 }
 
-func (c Client) apiServiceItem(change caBundleChange, bundle certs.Bundle, force bool) Item {
+func (c Client) apiServiceItem(change caBundleChange, force bool) Item {
 	item := Item{Kind: "APIService", Name: change.before.Name, Action: ApplyChange, Reason: change.reason}
 	if change.reason == "" {
 		item.Action, item.Reason = ApplyUnchanged, "it trusts these CAs, and certgen owns its caBundle"
@@ -180,7 +190,7 @@ func (c Client) apiServiceItem(change caBundleChange, bundle certs.Bundle, force
 			item.Reason += " together with " + change.shared + ", so that a change of it needs --force-conflicts"
 		}
 	}
-	for _, ca := range bundle {
+	for _, ca := range change.bundle {
 		item.SHA256 = append(item.SHA256, certs.Fingerprint(ca))
 	}
 	item.write = func(ctx context.Context, dryRun bool) error {

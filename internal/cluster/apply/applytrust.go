@@ -51,7 +51,7 @@ func (c Client) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, 
 			continue // nothing that works now can break
 		}
 		for _, ca := range trusted {
-			if !src.Bundle.Contains(ca) {
+			if !change.bundle.Contains(ca) {
 				errs = append(errs, fmt.Errorf("APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be refused; "+
 					"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject, certs.Fingerprint(ca), src.file(certs.BundleFile)))
 			}

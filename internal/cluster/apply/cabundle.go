@@ -31,10 +31,11 @@ type CABundleOptions struct {
 // caBundleChange is what has to be done to one APIService.
 type caBundleChange struct {
 	before   apiregistrationv1.APIService
-	reason   string   // why there must be a write; "" when all is right
-	shared   string   // who else owns it when all is right
-	insecure bool     // insecureSkipTLSVerify is taken back
-	writes   [][]byte // of caBundle, one after the other
+	bundle   certs.Bundle // what it shall hold
+	reason   string       // why there must be a write; "" when all is right
+	shared   string       // who else owns it when all is right
+	insecure bool         // insecureSkipTLSVerify is taken back
+	writes   [][]byte     // of caBundle, one after the other
 }
 
 // ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired CAs, and takes others
@@ -94,7 +95,7 @@ func usable(bundle certs.Bundle) error {
 }
 
 func planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o CABundleOptions) (caBundleChange, error) {
-	change := caBundleChange{before: a, insecure: a.Spec.InsecureSkipTLSVerify}
+	change := caBundleChange{before: a, bundle: bundle, insecure: a.Spec.InsecureSkipTLSVerify}
 	if err := cluster.RefuseInjector(a); err != nil {
 		return change, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,8 +37,8 @@ var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not answer
 // LeaseName is that of the Lease in the namespace of the Service which whoever changes its certificates holds.
 func LeaseName(s certs.Service) string { return s.Name + "-certgen" }
 
-// Exclusive calls do while this process holds the Lease of the Service. Its context ends when the Lease is lost. A Lease that somebody else
-// keeps is *certs.RefusedError.
+// Exclusive calls do while this process holds the Lease of the Service. Its context ends when the Lease is lost, before anybody else can have it.
+// A Lease that somebody else keeps is *certs.RefusedError.
 func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error {
 	if err := c.mayLease(ctx, s); err != nil {
 		return err
@@ -50,33 +51,30 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 		LeaseMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: LeaseName(s)}, Client: c.Core.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}
-	// Not ended with ctx: the Lease is given back after do has returned, and not before.
-	electing, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
-	defer stop()
-	started, done := make(chan struct{}), make(chan error, 1)
+	leading := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: LeaseName(s),
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) {
-				close(started)
-				doing, cancel := context.WithCancelCause(ctx)
-				defer cancel(nil)
-				defer context.AfterFunc(leading, func() { cancel(errLeaseLost) })()
-				done <- do(doing)
-				stop()
-			},
-			OnStoppedLeading: func() {},
-		},
+		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry, Name: LeaseName(s),
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(held context.Context) { leading <- held }, OnStoppedLeading: func() {}},
 	})
 	if err != nil {
 		return fmt.Errorf("prepare Lease: %w", err)
 	}
-	go giveUp(ctx, started, stop)
-	elector.Run(electing)
+	// Not ended with ctx: the Lease is kept until do has returned.
+	electing, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	var elections sync.WaitGroup
+	elections.Go(func() { elector.Run(electing) })
+	defer release(lock) // ReleaseOnCancel would let do go on while a Lease that was lost is tried to be given back
+	defer elections.Wait()
+	defer stop()
+	waiting, enough := context.WithTimeout(ctx, leaseWait)
+	defer enough()
 	select {
-	case <-started:
-		return <-done
-	default:
+	case held := <-leading:
+		doing, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(held, func() { cancel(errLeaseLost) })()
+		return do(doing)
+	case <-waiting.Done():
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("wait for Lease %s/%s: %w", s.Namespace, LeaseName(s), context.Cause(ctx))
@@ -85,17 +83,14 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 		"expected to be alone, found it held by %s, who changes certificates of this Service; run this again when that has ended", elector.GetLeader())}
 }
 
-// giveUp stops to wait for the Lease.
-func giveUp(ctx context.Context, started <-chan struct{}, stop func()) {
-	timer := time.NewTimer(leaseWait)
-	defer timer.Stop()
-	select {
-	case <-started:
-		return
-	case <-ctx.Done():
-	case <-timer.C:
+// release gives the Lease back, if this process has it still. Otherwise others get it when it has expired.
+func release(lock *resourcelock.LeaseLock) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaseRetry)
+	defer cancel()
+	if record, _, err := lock.Get(ctx); err == nil && record.HolderIdentity == lock.Identity() {
+		record.HolderIdentity, record.LeaseDurationSeconds = "", 1
+		_ = lock.Update(ctx, *record)
 	}
-	stop()
 }
 
 // mayLease finds what the elector would only log, again and again: a missing right or namespace.
@@ -107,7 +102,8 @@ func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: cluster.FieldManager})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace, LeaseName(s), err)
+		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w; this user needs the verbs get, create and update for it",
+			s.Namespace, LeaseName(s), err)
 	}
 	return nil
 }

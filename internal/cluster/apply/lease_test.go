@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+)
+
+var leased = certs.Service{Name: "widgets", Namespace: "demo"}
+
+// TestLeaseGivenBack: the next one need not wait until it expires.
+func TestLeaseGivenBack(t *testing.T) {
+	c := Client{&cluster.Cluster{Core: fake.NewClientset()}}
+	for i := range 3 {
+		began := time.Now()
+		if err := c.Exclusive(t.Context(), leased, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > leaseDuration/2 {
+			t.Errorf("run %d waited for %s", i, took)
+		}
+	}
+}
+
+// TestLeaseLost: whoever cannot renew the Lease is told before somebody else can have it.
+func TestLeaseLost(t *testing.T) {
+	t.Parallel()
+	core := fake.NewClientset()
+	var broken atomic.Bool
+	core.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return broken.Load() && action.GetVerb() != "create", nil, errors.New("no answer")
+	})
+	c := Client{&cluster.Cluster{Core: core}}
+	err := c.Exclusive(t.Context(), leased, func(ctx context.Context) error {
+		broken.Store(true)
+		began := time.Now()
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * leaseDuration):
+			t.Error("nobody said that the Lease is lost")
+		}
+		if took := time.Since(began); took >= leaseDuration {
+			t.Errorf("it was said after %s, when somebody else could have it", took)
+		}
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, errLeaseLost) {
+		t.Errorf("got %v, want %v", err, errLeaseLost)
+	}
+}
+
+// TestLeaseTaken: what somebody else holds is waited for, and then refused; do is not called, also not later.
+func TestLeaseTaken(t *testing.T) {
+	t.Parallel()
+	c := Client{&cluster.Cluster{Core: fake.NewClientset()}}
+	err := c.Exclusive(t.Context(), leased, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return c.Exclusive(ctx, leased, func(context.Context) error { t.Error("it was called"); return nil })
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want that it waited", err)
+	}
+}
