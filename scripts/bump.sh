@@ -12,6 +12,7 @@ step() { echo "== $*"; }
 version=${1:-}
 [[ $version =~ ^1\.[0-9]+\.[0-9]+$ ]] || fail "the version is \"$version\", expected one such as 1.37.2: make bump KUBERNETES=1.37.2"
 [ -z "$(git status --porcelain)" ] || fail "the tree has changes; commit or stash them, so that what the bump changed can be seen"
+scripts/needs.sh generate
 minor=${version%.*} staging=v0.${version#1.}
 go list -m "k8s.io/api@$staging" "k8s.io/kubernetes@v$version" >/dev/null || fail "the module proxy has no Kubernetes $version"
 was_staging=$(go list -m -f '{{.Version}}' k8s.io/api)
@@ -50,13 +51,14 @@ try() {
 left=()
 try "generated code" scripts/generate.sh
 try "build" go build ./...
-try "vet" go vet -tags e2e,quickstart,reproducible ./...
+try "vet" go vet -tags e2e,quickstart,reproducible,bump ./...
 try "versions in the README" go test ./test/docs -run TestVersions
 
 step "left for a person"
 left+=("read what is new, deprecated and changed: https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-$minor.md")
 left+=("run: make test, make test-minors, make test-all; the tables of docs/conformance.md may change")
-left+=("a kind node image of $version: KIND_NODE_IMAGE")
+left+=("a kind node image of $version: KIND_NODE_IMAGE, also in .ci/run")
+left+=("konnectivity follows the minor in its own time: pkg/envtest/pins/konnectivity.mod and the images of konnectivity/, when sigs.k8s.io/apiserver-network-proxy has $staging")
 if [ "$minor" != "$was_minor" ]; then
   left+=("pkg/envtest/pins has one minor more than before; delete the oldest when it is no longer supported upstream")
   left+=("texts that name $was_minor:")

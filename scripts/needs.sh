@@ -34,6 +34,9 @@ while read -r who what how package why; do
   missing+=("$what ($why)")
   if [ "$package" = - ]; then by_hand="install $what, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"; else packages+=("$package"); fi
 done < <(table)
+if [[ " $* " == *" test "* ]] && [ "$(id -u)" != 0 ]; then
+  echo "not root: tests of several hosts, which make network namespaces, are skipped; go test -v names them" >&2
+fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 list=$(printf '%s, ' "${missing[@]}")

@@ -18,6 +18,7 @@ for minor; do
   export ENVTEST_K8S_VERSION=$minor
   make --no-print-directory controlplane
   go test -timeout 20m ./test/integration ./test/access ./test/rights ./test/manifests ./test/rotation ./test/security/aggregated
+  go test -timeout 20m ./test/security/direct -run 'TestS0'
   go test -timeout 20m ./test/conformance -run 'TestCalibration/(engines|items)|TestSecurity'
   go test -timeout 20m ./test/rollout -run TestUpgrade
 done

@@ -171,13 +171,13 @@ func (o *Options) exclusive(ctx context.Context, do func(context.Context) error)
 	}
 	if o.Rotation == ProxyClient || o.Rotation == FrontProxyCA {
 		serviceOnly := do
-		do = func(ctx context.Context) error { return o.Observer.Exclusive(ctx, frontProxy, serviceOnly) }
+		do = func(ctx context.Context) error { return o.Observer.Exclusive(ctx, FrontProxy, serviceOnly) }
 	}
 	return o.Observer.Exclusive(ctx, o.Service, do)
 }
 
-// frontProxy names the Lease of the front proxy's certificates.
-var frontProxy = certs.Service{Name: "front-proxy", Namespace: metav1.NamespaceSystem}
+// FrontProxy names the Lease of the front proxy's certificates.
+var FrontProxy = certs.Service{Name: "front-proxy", Namespace: metav1.NamespaceSystem}
 
 // newMachine reads what is recorded: an unfinished rotation must be the one that was asked for.
 func newMachine(opts Options, begin bool) (*machine, *procedure, error) {

@@ -15,6 +15,9 @@ const module = "git.example.org/team/factory-apiserver"
 
 // TestTemplate is the first day of a team with the kit. Each step works on what the one before left.
 func TestTemplate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	scripttest.Commit(t, dir)
 	oldModule := strings.Fields(scripttest.Shell(t, dir, "go list -m"))[0]

@@ -127,6 +127,9 @@ func TestCalibration(t *testing.T) {
 	}
 	for _, target := range targets(t, nil) {
 		t.Run(target.Resource, func(t *testing.T) {
+			if testing.Short() && !strings.HasPrefix(target.Resource, "items.") {
+				t.Skip("each takes 15 s")
+			}
 			complete(t, e, &target, other, logs)
 			created := &creations{}
 			target.Config = rest.CopyConfig(target.Config)
@@ -165,6 +168,9 @@ func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // TestWithoutWatchCache: reads promise the same when the server asks etcd each time.
 func TestWithoutWatchCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true, ServerArgs: []string{"--watch-cache=false"}})
 	target := one(t, nil, "engines.v1.fixture.example.com")
 	complete(t, e, &target, nil, auditLogs{})

@@ -36,6 +36,9 @@ spec: %SPEC%
 
 // TestPlugin runs the command as a plugin of the real kubectl.
 func TestPlugin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	e := envtest.New(t, envtest.Options{})
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {
@@ -272,6 +275,9 @@ func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // TestHangingServer: a run ends at its deadline, says what it waited for, and deletes what it made.
 func TestHangingServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()
 	if err != nil {

@@ -43,7 +43,7 @@ func TestUpgrade(t *testing.T) {
 			upgrade := func() { upgradeControlPlane(t, e, filepath.Join(dir, "kube-apiserver")) }
 			servers := func() {
 				routes := followReadiness(t, e)
-				l := startLoad(t, e, "servers", 0, 1)
+				l := startLoad(t, e, "servers", 0, 0, 1)
 				replaceServers(t, e, l, routes, order+", ")
 				l.End()
 			}
@@ -63,7 +63,7 @@ func upgradeControlPlane(t *testing.T, e *envtest.Environment, program string) {
 	t.Helper()
 	for i, k := range e.KubeAPIServers {
 		other := 1 - i
-		l := startLoad(t, e, "around-"+string(rune('a'+i)), other)
+		l := startLoad(t, e, "around-"+string(rune('a'+i)), 2, other)
 		l.Await(perRollout)
 		l.Enter("upgrade")
 		if err := e.UpgradeKubeAPIServer(t.Context(), k, program); err != nil {
@@ -75,8 +75,8 @@ func upgradeControlPlane(t *testing.T, e *envtest.Environment, program string) {
 	}
 }
 
-// startLoad sends through some of the kube-apiservers.
-func startLoad(t *testing.T, e *envtest.Environment, prefix string, through ...int) *load.Load {
+// startLoad sends through some of the kube-apiservers, with so many watches at each.
+func startLoad(t *testing.T, e *envtest.Environment, prefix string, watches int, through ...int) *load.Load {
 	t.Helper()
 	all, err := e.AdminConfigs()
 	if err != nil {
@@ -86,7 +86,7 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string, through ...i
 	for _, i := range through {
 		configs = append(configs, all[i])
 	}
-	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: prefix})
+	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: prefix, Watches: watches})
 }
 
 func wantVersion(t *testing.T, e *envtest.Environment, minor string) {

@@ -3,9 +3,15 @@
 package rotation
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/rotation"
@@ -16,6 +22,9 @@ import (
 // TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories replaces the two
 // certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails, and the old certificates are refused.
 func TestFrontProxyPerHost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
 	c := newCluster(t, e)
@@ -53,6 +62,32 @@ func TestFrontProxyPerHost(t *testing.T) {
 		if cas := bundle(t, filepath.Join(dir, certs.BundleFile)); len(cas) != 1 || !cas.Contains(newCA) {
 			t.Errorf("%s: %d CAs, want the new one alone", filepath.Join(dir, certs.BundleFile), len(cas))
 		}
+	}
+}
+
+// TestHiddenKubeAPIServer: two kube-apiservers renew their identity Leases, and one URL, as that of a load balancer, is all that certgen was given.
+// The front proxy's CA is not replaced.
+func TestHiddenKubeAPIServer(t *testing.T) {
+	c := newCluster(t, shared)
+	leases := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem)
+	now := metav1.NowMicro()
+	second := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "apiserver-of-another-host", Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"}},
+		// kube-apiserver deletes identity Leases that have expired.
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &now},
+	}
+	if _, err := leases.Create(t.Context(), second, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leases.Delete(context.Background(), second.Name, metav1.DeleteOptions{}) })
+	urls, err := c.KubeAPIServers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.KubeAPIServerURLs = urls[:1]
+	_, err = rotation.Run(t.Context(), rotation.Options{Rotation: rotation.FrontProxyCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: time.Second})
+	if refused, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(refused.Reason, "2 kube-apiservers have renewed their identity Lease") {
+		t.Errorf("got %v, want a refusal that counts them", err)
 	}
 }
 

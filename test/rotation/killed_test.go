@@ -25,6 +25,9 @@ import (
 
 // TestKilled kills certgen once in each step of every rotation, with SIGKILL, and starts it again. No request fails.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	takeOver(t, newCluster(t, shared))
 	old := oldMaterial(t)
 	l := startLoad(t, shared, "killed")
@@ -116,9 +119,11 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 	if waited {
 		return
 	}
-	err := newCluster(t, e).Core.CoordinationV1().Leases(service.Namespace).Delete(t.Context(), apply.LeaseName(service), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
+	for _, s := range []certs.Service{service, rotation.FrontProxy} {
+		err := newCluster(t, e).Core.CoordinationV1().Leases(s.Namespace).Delete(t.Context(), apply.LeaseName(s), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -128,6 +133,9 @@ var waitForLease sync.Once
 // one whose directory the servers read comes to its end. The CA of the other is trusted beside it, until it is taken out from there.
 // internal/rotation tries every pair of steps of all rotations.
 func TestTwoOperators(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	c := newCluster(t, shared)
 	takeOver(t, c)
 	copied := filepath.Join(t.TempDir(), "pki")

@@ -3,10 +3,15 @@
 package rotation
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -26,8 +31,12 @@ const (
 // TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no console ends or
 // cannot be opened, and the old material is refused afterwards.
 func TestNoRequestFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	c := newCluster(t, shared)
 	takeOver(t, c)
+	registerBroken(t, c)
 	old := oldMaterial(t)
 	consoles := openConsoles(t, shared)
 	l := startLoad(t, shared, "load")
@@ -40,6 +49,55 @@ func TestNoRequestFails(t *testing.T) {
 	l.End()
 	old.checkRefused(t, c)
 	consoles.end()
+}
+
+// registerBroken registers the API of somebody else, which nobody serves and no caBundle verifies: it must keep nothing from being replaced.
+func registerBroken(t *testing.T, c apply.Client) {
+	t.Helper()
+	apiServices := c.Aggregator.ApiregistrationV1().APIServices()
+	if _, err := apiServices.Create(t.Context(), &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1.broken.example.com"},
+		Spec: apiregistrationv1.APIServiceSpec{Group: "broken.example.com", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 100,
+			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceDefault, Name: "broken"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := apiServices.Delete(context.Background(), "v1.broken.example.com", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReverted: somebody takes the new CA out of the caBundles again while certgen holds. The rotation stops before the new certificate is used,
+// and the next run brings it to its end. No request fails.
+func TestReverted(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	l := startLoad(t, shared, "reverted")
+	defer l.End()
+	opts := rotation.Options{
+		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 4 * time.Second, Timeout: 5 * time.Second, Poll: 200 * time.Millisecond,
+	}
+	opts.Progress = func(e rotation.Event) {
+		if e.Step == "trust" && e.Type == rotation.EventHolding {
+			l.Await(perStep)
+			next := certificate(t, filepath.Join(shared.PKI(), rotation.StateSet, "new", certs.ServingCADir))
+			if err := c.ChangeCABundle(t.Context(), service, nil, certs.Bundle{next}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_, err := rotation.Run(t.Context(), opts)
+	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.Step != "trust" {
+		t.Fatalf("got %v, want it blocked at trust", err)
+	}
+	l.Enter("run again")
+	opts.Progress, opts.Hold, opts.Timeout = nil, time.Second, 90*time.Second
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	l.Await(perStep)
 }
 
 // rotate runs a rotation under load and calls use in each step, when it was seen and met its requests.

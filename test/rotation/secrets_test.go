@@ -24,6 +24,9 @@ var secrets = rotation.SecretOptions{Service: service, Secret: "test-serving", C
 // TestSecrets: certgen renew finds the CA in the Secret due and replaces it under load, killed once in each step and taken up by another
 // process. What kubelet does is done here: the Secret's pair goes into the directory that the servers read. On kind it is kubelet.
 func TestSecrets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	c := newCluster(t, shared)
 	takeOver(t, c)
 	old := agedCA(t, c)

@@ -84,6 +84,9 @@ func attackFor() string { return cmp.Or(os.Getenv("ATTACK_FOR"), "10s") }
 // whatever they send, and serves another user meanwhile, through kube-apiserver. Afterwards no
 // goroutine, seat or descriptor of theirs is left.
 func TestAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	admin, err := shared.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
