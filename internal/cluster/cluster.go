@@ -74,16 +74,23 @@ func (c *Cluster) dial(ctx context.Context, network, address string) (net.Conn, 
 
 // APIServices returns those whose backend is the Service, by name. None is no error.
 func (c *Cluster) APIServices(ctx context.Context, s certs.Service) ([]apiregistrationv1.APIService, error) {
+	all, err := c.aggregated(ctx)
+	return slices.DeleteFunc(all, func(a apiregistrationv1.APIService) bool { return backend(a) != s }), err
+}
+
+// aggregated are the APIServices with a backend, by name.
+func (c *Cluster) aggregated(ctx context.Context) ([]apiregistrationv1.APIService, error) {
 	list, err := c.Aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list APIServices: %w", err)
 	}
-	ours := slices.DeleteFunc(list.Items, func(a apiregistrationv1.APIService) bool {
-		backend := a.Spec.Service
-		return backend == nil || backend.Name != s.Name || backend.Namespace != s.Namespace
-	})
-	slices.SortFunc(ours, func(a, b apiregistrationv1.APIService) int { return cmp.Compare(a.Name, b.Name) })
-	return ours, nil
+	out := slices.DeleteFunc(list.Items, func(a apiregistrationv1.APIService) bool { return a.Spec.Service == nil })
+	slices.SortFunc(out, func(a, b apiregistrationv1.APIService) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func backend(a apiregistrationv1.APIService) certs.Service {
+	return certs.Service{Name: a.Spec.Service.Name, Namespace: a.Spec.Service.Namespace}
 }
 
 // TrustObject is how findings and errors name that ConfigMap.
@@ -100,15 +107,13 @@ func (c *Cluster) TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 
 // AggregatedServices returns the Services that APIServices name, each once, by namespace and name.
 func (c *Cluster) AggregatedServices(ctx context.Context) ([]certs.Service, error) {
-	list, err := c.Aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	all, err := c.aggregated(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list APIServices: %w", err)
+		return nil, err
 	}
 	var out []certs.Service
-	for _, a := range list.Items {
-		if backend := a.Spec.Service; backend != nil {
-			out = append(out, certs.Service{Name: backend.Name, Namespace: backend.Namespace})
-		}
+	for _, a := range all {
+		out = append(out, backend(a))
 	}
 	slices.SortFunc(out, func(a, b certs.Service) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

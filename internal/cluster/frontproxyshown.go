@@ -7,16 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/pkg/apis/identity"
 )
-
-const identityReviews = "identityreviews"
 
 // ErrNoReview says that an API does not tell which certificate the front proxy showed.
 var ErrNoReview = errors.New("it serves no IdentityReview")
@@ -29,25 +25,12 @@ func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a a
 		return "", err
 	}
 	path := "/apis/" + a.Spec.Group + "/" + a.Spec.Version
-	var list metav1.APIResourceList
-	data, err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
-	if err == nil {
-		err = json.Unmarshal(data, &list)
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask %s for %s: %w", kubeAPIServer, path, err)
-	}
-	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
-		return r.Name == identityReviews && slices.Contains(r.Verbs, "create")
-	}) {
-		return "", ErrNoReview
-	}
 	body, err := json.Marshal(map[string]string{"apiVersion": a.Spec.Group + "/" + a.Spec.Version, "kind": "IdentityReview"})
 	if err != nil {
 		return "", err
 	}
-	data, err = client.Discovery().RESTClient().Post().AbsPath(path, identityReviews).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
-	if apierrors.IsForbidden(err) {
+	data, err := client.Discovery().RESTClient().Post().AbsPath(path, "identityreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) {
 		return "", ErrNoReview
 	}
 	var review identity.IdentityReview

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -183,24 +185,19 @@ func allowNewCA(err error, o MaintainOptions) error {
 
 // waitForAPIServices returns nil when each name is an APIService whose backend is the Service.
 func waitForAPIServices(ctx context.Context, c apply.Client, o MaintainOptions) error {
-	ctx, cancel := context.WithTimeout(ctx, o.Wait)
-	defer cancel()
-	for {
+	var missing []string
+	var asked error
+	err := utilwait.PollUntilContextTimeout(ctx, defaultPoll, o.Wait, true, func(ctx context.Context) (bool, error) {
 		ours, err := c.APIServices(ctx, o.Service)
-		missing := slices.DeleteFunc(slices.Clone(o.APIServices), func(name string) bool {
-			for _, a := range ours {
-				if a.Name == name {
-					return true
-				}
-			}
-			return false
+		missing = slices.DeleteFunc(slices.Clone(o.APIServices), func(name string) bool {
+			return slices.ContainsFunc(ours, func(a apiregistrationv1.APIService) bool { return a.Name == name })
 		})
-		if err == nil && len(missing) == 0 {
-			return nil
-		}
-		if wait(ctx, defaultPoll) != nil {
-			return errors.Join(fmt.Errorf("expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
-				"the Secrets are as they should be: register the API and run this again", o.Service.Namespace, o.Service.Name, o.Wait, missing), err)
-		}
+		asked = err
+		return err == nil && len(missing) == 0, nil
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
+			"the Secrets are as they should be: register the API and run this again", o.Service.Namespace, o.Service.Name, o.Wait, missing), asked)
 	}
+	return nil
 }

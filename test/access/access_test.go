@@ -233,8 +233,8 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			gone := (&proxy{url: &url.URL{Scheme: p.url.Scheme, Host: "127.0.0.1:1"}}).kubeconfig(t, shared)
-			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "get", "engines"); err == nil {
-				t.Errorf("without the proxy: success %s, want that nothing goes another way", stderr)
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "-v=6", "get", "engines"); err == nil || !strings.Contains(stderr, "127.0.0.1:1:") {
+				t.Errorf("without the proxy: %v and\n%s\nwant that nothing goes another way, and the proxy named", err, stderr)
 			}
 		})
 	}
