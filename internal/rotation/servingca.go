@@ -37,7 +37,7 @@ func (p *procedure) servingCA() {
 			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; seen when every endpoint of " +
 				"the Service serves it and each kube-apiserver gets answers",
 			needs:    func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.bothTrusted, nil) },
-			restore:  p.trustBothAgain,
+			restore:  p.trustNextAgain,
 			do:       func(ctx context.Context) error { return p.switchServing(ctx, p.bothTrusted) },
 			observed: func(ctx context.Context) error { return p.servedEverywhere(ctx, p.nextLeaf) },
 			undo:     func(context.Context) error { return p.writeOld(p.bothTrusted) },
@@ -89,9 +89,14 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	return p.trust(ctx, p.onlyNewTrusted, p.oldCA, p.writeNew)
 }
 
-// trustBothAgain puts CAs back that somebody took out of a caBundle while some servers have the old certificate and some the new one.
-func (p *procedure) trustBothAgain(ctx context.Context) error {
-	return p.trust(ctx, p.bothTrusted, nil, func(bundleOf) error { return nil })
+// trustNextAgain puts the new CA back where somebody took it out while servers have a certificate of it. The old one is not put back: another
+// rotation may have distrusted it.
+func (p *procedure) trustNextAgain(ctx context.Context) error {
+	next, err := p.nextCA()
+	if err != nil {
+		return err
+	}
+	return p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{next}, nil)
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.
