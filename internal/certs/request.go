@@ -23,12 +23,6 @@ var (
 	oidSubjectAltName   = asn1.ObjectIdentifier{2, 5, 29, 17}
 	oidBasicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}
 	oidExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
-
-	// RFC 5280 section 4.2.1.12.
-	oidUsages = map[x509.ExtKeyUsage]asn1.ObjectIdentifier{
-		x509.ExtKeyUsageServerAuth: {1, 3, 6, 1, 5, 5, 7, 3, 1},
-		x509.ExtKeyUsageClientAuth: {1, 3, 6, 1, 5, 5, 7, 3, 2},
-	}
 )
 
 // newRequest makes a PKCS#10 request with the names of s and, for a leaf, its usages.
@@ -40,6 +34,10 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 		template.IPAddresses = append(template.IPAddresses, ip.AsSlice())
 	}
 	if !s.isCA {
+		usage, err := s.usage.OID().MarshalBinary()
+		if err != nil {
+			return nil, fmt.Errorf("make certificate request: %w", err)
+		}
 		// A CA that copies what is asked for makes the very certificate: digitalSignature, CA:FALSE, one usage.
 		for _, ext := range []struct {
 			id       asn1.ObjectIdentifier
@@ -48,7 +46,7 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 		}{
 			{oidKeyUsage, true, asn1.BitString{Bytes: []byte{0x80}, BitLength: 1}},
 			{oidBasicConstraints, true, struct{}{}},
-			{oidExtKeyUsage, false, []asn1.ObjectIdentifier{oidUsages[s.usage]}},
+			{oidExtKeyUsage, false, []asn1.RawValue{{Tag: asn1.TagOID, Bytes: usage}}},
 		} {
 			der, err := asn1.Marshal(ext.value)
 			if err != nil {
@@ -91,8 +89,8 @@ func specOf(r *x509.CertificateRequest) (spec, error) {
 		return spec{}, err
 	}
 	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: addresses(r)}
-	for usage, oid := range oidUsages {
-		if len(usages) == 1 && oid.Equal(usages[0]) {
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		if len(usages) == 1 && usage.OID().EqualASN1OID(usages[0]) {
 			s.usage = usage
 			return s, nil
 		}
@@ -148,7 +146,7 @@ func asksMoreThan(r *x509.CertificateRequest, s spec) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	excess("extended key usage", toStrings(usages), []string{oidUsages[s.usage].String()})
+	excess("extended key usage", toStrings(usages), []string{s.usage.OID().String()})
 	for _, ext := range r.Extensions {
 		switch {
 		case ext.Id.Equal(oidSubjectAltName), ext.Id.Equal(oidExtKeyUsage):

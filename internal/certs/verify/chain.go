@@ -36,26 +36,19 @@ func checkUsage(t *target) []Finding {
 	case usage == x509.ExtKeyUsageAny:
 		return nil
 	case !allows(t.leaf, usage):
-		return found("extended key usages %s, expected %s", usages(t.leaf), usageName(usage))
+		return found("extended key usages %s, expected %s", usages(t.leaf), usage)
 	case t.refusedFor(x509.IncompatibleUsage):
 		var cas []string
 		for _, ca := range t.issuers(t.leaf) {
 			cas = append(cas, fmt.Sprintf("%s allows %s", ca.Subject, usages(ca)))
 		}
-		return found("no CA above it allows %s: %s", usageName(usage), strings.Join(cas, "; "))
+		return found("no CA above it allows %s: %s", usage, strings.Join(cas, "; "))
 	}
 	return nil
 }
 
 func usages(cert *x509.Certificate) string {
 	return strings.Join(certs.Describe(cert, time.Time{}).ExtKeyUsages, ", ")
-}
-
-func usageName(usage x509.ExtKeyUsage) string {
-	if usage == x509.ExtKeyUsageServerAuth {
-		return "serverAuth"
-	}
-	return "clientAuth"
 }
 
 func checkBothUsages(t *target) []Finding {
