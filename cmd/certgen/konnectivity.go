@@ -72,7 +72,7 @@ Exit codes:
 			if err := format.Print(env.stdout, report, func(w io.Writer) { printKonnectivity(w, report, strict) }); err != nil {
 				return err
 			}
-			return findingErrors(report.Findings, strict)
+			return findingErrors(report.Results, strict)
 		},
 	}
 	flags := cmd.Flags()
@@ -96,5 +96,5 @@ func printKonnectivity(w io.Writer, r *konnectivity.Report, strict bool) {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Role, p.Object, orDash(p.Image))
 	}
 	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
-	printFindings(w, r.Findings, r.Summary, r.Failed(strict))
+	printResults(w, r.Results, strict)
 }

@@ -114,7 +114,7 @@ func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
 	if err := f.format.Print(env.stdout, report, func(w io.Writer) { printVerification(w, report, f.strict) }); err != nil {
 		return err
 	}
-	return findingErrors(report.Findings, f.strict)
+	return findingErrors(report.Results, f.strict)
 }
 
 func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error {
@@ -130,7 +130,7 @@ func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error 
 	if err := f.format.Print(env.stdout, report, func(w io.Writer) { printLive(w, report, f.strict) }); err != nil {
 		return err
 	}
-	return findingErrors(report.Findings, f.strict)
+	return findingErrors(report.Results, f.strict)
 }
 
 const allowedNamesFlag = "requestheader-allowed-names"
@@ -144,9 +144,9 @@ func checkService(s certs.Service) error {
 }
 
 // findingErrors are those findings that decide about the exit code.
-func findingErrors(findings []verify.Finding, strict bool) error {
+func findingErrors(r verify.Results, strict bool) error {
 	var errs []error
-	for _, f := range findings {
+	for _, f := range r.Findings {
 		if f.Severity == verify.Error || strict && f.Severity == verify.Warning {
 			errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))
 		}
@@ -162,42 +162,43 @@ func printVerification(w io.Writer, r *verify.Report, strict bool) {
 		if c.ServerName != "" {
 			as += " " + c.ServerName
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Path, as, orDash(c.Subject), timeOrDash(c.NotAfter), result(c.Errors, c.Warnings))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Path, as, orDash(c.Subject), timeOrDash(c.NotAfter), result(c.Tally))
 	}
 	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
-	printFindings(w, r.Findings, r.Summary, r.Failed(strict))
+	printResults(w, r.Results, strict)
 }
 
 func printLive(w io.Writer, r *live.Report, strict bool) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "OBJECT\tDETAIL\tUNTIL\tRESULT")
 	for _, c := range r.Checked {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.Object, orDash(c.Detail), timeOrDash(c.NotAfter), result(c.Errors, c.Warnings))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.Object, orDash(c.Detail), timeOrDash(c.NotAfter), result(c.Tally))
 	}
 	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
-	printFindings(w, r.Findings, r.Summary, r.Failed(strict))
+	printResults(w, r.Results, strict)
 }
 
-func result(errors, warnings int) string {
+func result(t verify.Tally) string {
 	switch {
-	case errors > 0:
+	case t.Errors > 0:
 		return "ERROR"
-	case warnings > 0:
+	case t.Warnings > 0:
 		return "warning"
 	}
 	return "ok"
 }
 
-func printFindings(w io.Writer, findings []verify.Finding, s verify.Summary, failed bool) {
-	for _, f := range findings {
+func printResults(w io.Writer, r verify.Results, strict bool) {
+	for _, f := range r.Findings {
 		fmt.Fprintf(w, "\n%s %s %s\n", f.Severity, f.ID, f.Object)
 		line(w, "found", f.Evidence)
 		line(w, "fix", f.Fix)
 	}
 	verdict := "ok"
-	if failed {
+	if r.Failed(strict) {
 		verdict = "FAILED"
 	}
+	s := r.Summary
 	fmt.Fprintf(w, "\n%s: %d checked, %d errors, %d warnings, %d infos\n", verdict, s.Checked, s.Errors, s.Warnings, s.Infos)
 }
 

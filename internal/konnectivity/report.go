@@ -22,12 +22,11 @@ type Options struct {
 
 // Report says what was checked and what was found.
 type Report struct {
-	APIVersion  string           `json:"apiVersion"`
-	Kind        string           `json:"kind"` // KonnectivityReport
-	GeneratedAt time.Time        `json:"generatedAt"`
-	Checked     []Part           `json:"checked"`
-	Findings    []verify.Finding `json:"findings"` // the worst first
-	Summary     verify.Summary   `json:"summary"`
+	APIVersion  string    `json:"apiVersion"`
+	Kind        string    `json:"kind"` // KonnectivityReport
+	GeneratedAt time.Time `json:"generatedAt"`
+	Checked     []Part    `json:"checked"`
+	verify.Results
 }
 
 // Part is a file or an object that has a role in the set.
@@ -35,11 +34,6 @@ type Part struct {
 	Role   string `json:"role"`   // egress, kube-apiserver, konnectivity-server or konnectivity-agent
 	Object string `json:"object"` // its file, and kind and name
 	Image  string `json:"image,omitempty"`
-}
-
-// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
-func (r *Report) Failed(strict bool) bool {
-	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
 }
 
 // Verify checks the set in a directory against all rules. The directory holds rendered manifests (*.yaml, *.yml, *.json) anywhere
@@ -61,12 +55,9 @@ func Verify(dir string, opts Options) (*Report, error) {
 	findings := slices.Concat(verify.Run(rules, s, dir), s.pairFindings())
 	r := &Report{
 		APIVersion: certs.APIVersion, Kind: "KonnectivityReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second),
-		Checked: s.parts(), Findings: append([]verify.Finding{}, verify.Sort(findings)...),
+		Checked: s.parts(),
 	}
-	r.Summary = verify.Summary{
-		Checked: len(r.Checked), Errors: verify.Count(r.Findings, verify.Error),
-		Warnings: verify.Count(r.Findings, verify.Warning), Infos: verify.Count(r.Findings, verify.Info),
-	}
+	r.Results = verify.NewResults(findings, len(r.Checked))
 	return r, nil
 }
 

@@ -60,7 +60,7 @@ func checkPEM(t *target) []Finding {
 	var out []Finding
 	for _, f := range t.files() {
 		out = append(out, f.problems...)
-		if f.err != nil || Count(f.problems, Error) > 0 {
+		if f.err != nil || Count(f.problems).Errors > 0 {
 			continue
 		}
 		if f != t.key && len(f.certificates) == 0 {

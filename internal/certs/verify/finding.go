@@ -70,13 +70,48 @@ func Sort(findings []Finding) []Finding {
 	return slices.Compact(findings)
 }
 
-// Count returns how many findings have the severity.
-func Count(findings []Finding, severity Severity) int {
-	n := 0
+// Results are the end of every report.
+type Results struct {
+	Findings []Finding `json:"findings"` // the worst first
+	Summary  Summary   `json:"summary"`
+}
+
+// Summary counts.
+type Summary struct {
+	Checked int `json:"checked"`
+	Tally
+}
+
+// Tally counts findings by severity.
+type Tally struct {
+	Errors   int `json:"errors"`
+	Warnings int `json:"warnings"`
+	Infos    int `json:"infos"`
+}
+
+// NewResults sorts the findings about so many checked things.
+func NewResults(findings []Finding, checked int) Results {
+	findings = Sort(append([]Finding{}, findings...)) // never null in JSON
+	return Results{Findings: findings, Summary: Summary{checked, Count(findings)}}
+}
+
+// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
+func (r *Results) Failed(strict bool) bool {
+	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
+}
+
+// Count tallies findings.
+func Count(findings []Finding) Tally {
+	var t Tally
 	for _, f := range findings {
-		if f.Severity == severity {
-			n++
+		switch f.Severity {
+		case Error:
+			t.Errors++
+		case Warning:
+			t.Warnings++
+		case Info:
+			t.Infos++
 		}
 	}
-	return n
+	return t
 }

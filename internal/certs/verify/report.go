@@ -35,8 +35,7 @@ type Report struct {
 	Kind        string    `json:"kind"` // VerifyReport
 	GeneratedAt time.Time `json:"generatedAt"`
 	Checked     []Checked `json:"checked"`
-	Findings    []Finding `json:"findings"` // the worst first
-	Summary     Summary   `json:"summary"`
+	Results
 }
 
 // Checked is one certificate, or a key without one.
@@ -48,22 +47,7 @@ type Checked struct {
 	NotAfter   *time.Time `json:"notAfter,omitempty"`
 	// Certificate is all that it says; nil for a key without one.
 	Certificate *certs.CertificateInfo `json:"certificate,omitempty"`
-	Errors      int                    `json:"errors"`
-	Warnings    int                    `json:"warnings"`
-	Infos       int                    `json:"infos"`
-}
-
-// Summary counts.
-type Summary struct {
-	Checked  int `json:"checked"`
-	Errors   int `json:"errors"`
-	Warnings int `json:"warnings"`
-	Infos    int `json:"infos"`
-}
-
-// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
-func (r *Report) Failed(strict bool) bool {
-	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
+	Tally
 }
 
 // Paths verifies the certificates in files and directories and everything below them, each with the key and the ca.crt
@@ -76,24 +60,19 @@ func Paths(paths []string, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{APIVersion: certs.APIVersion, Kind: "VerifyReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second), Findings: []Finding{}}
+	r := &Report{APIVersion: certs.APIVersion, Kind: "VerifyReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second)}
+	var all []Finding
 	for _, t := range targets {
 		findings := Sort(Run(checks, t, t.path))
-		c := Checked{
-			Path: t.path, Purpose: t.purpose, ServerName: t.serverName,
-			Errors: Count(findings, Error), Warnings: Count(findings, Warning), Infos: Count(findings, Info),
-		}
+		c := Checked{Path: t.path, Purpose: t.purpose, ServerName: t.serverName, Tally: Count(findings)}
 		if t.leaf != nil {
 			info := certs.Describe(t.leaf, opts.Now)
 			c.Certificate, c.Subject, c.NotAfter = &info, info.Subject, &info.NotAfter
 		}
 		r.Checked = append(r.Checked, c)
-		r.Findings = append(r.Findings, findings...)
+		all = append(all, findings...)
 	}
-	r.Findings = Sort(r.Findings)
-	r.Summary = Summary{
-		Checked: len(r.Checked), Errors: Count(r.Findings, Error), Warnings: Count(r.Findings, Warning), Infos: Count(r.Findings, Info),
-	}
+	r.Results = NewResults(all, len(r.Checked))
 	return r, nil
 }
 

@@ -33,13 +33,12 @@ type Options struct {
 
 // Report says what was checked in a cluster and what was found.
 type Report struct {
-	APIVersion  string           `json:"apiVersion"`
-	Kind        string           `json:"kind"` // LiveReport
-	GeneratedAt time.Time        `json:"generatedAt"`
-	Service     string           `json:"service"` // NAMESPACE/NAME
-	Checked     []Checked        `json:"checked"`
-	Findings    []verify.Finding `json:"findings"` // the worst first
-	Summary     verify.Summary   `json:"summary"`
+	APIVersion  string    `json:"apiVersion"`
+	Kind        string    `json:"kind"` // LiveReport
+	GeneratedAt time.Time `json:"generatedAt"`
+	Service     string    `json:"service"` // NAMESPACE/NAME
+	Checked     []Checked `json:"checked"`
+	verify.Results
 }
 
 // Checked is one thing that was looked at.
@@ -47,14 +46,7 @@ type Checked struct {
 	Object   string     `json:"object"` // as findings call it
 	Detail   string     `json:"detail"`
 	NotAfter *time.Time `json:"notAfter,omitempty"` // of the certificate that it serves or stores
-	Errors   int        `json:"errors"`
-	Warnings int        `json:"warnings"`
-	Infos    int        `json:"infos"`
-}
-
-// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
-func (r *Report) Failed(strict bool) bool {
-	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
+	verify.Tally
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.

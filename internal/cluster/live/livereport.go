@@ -32,21 +32,17 @@ func (o *observed) report() *Report {
 		APIVersion: certs.APIVersion, Kind: "LiveReport", GeneratedAt: o.now.UTC().Truncate(time.Second),
 		Service: o.service.Namespace + "/" + o.service.Name, Checked: o.checked(),
 	}
-	r.Findings = verify.Sort(append([]verify.Finding{}, verify.Run(liveChecks, o, o.serviceObject())...))
-	for _, f := range r.Findings {
+	findings := verify.Sort(verify.Run(liveChecks, o, o.serviceObject()))
+	for _, f := range findings {
 		if !slices.ContainsFunc(r.Checked, func(c Checked) bool { return c.Object == f.Object }) {
 			r.Checked = append(r.Checked, Checked{Object: f.Object})
 		}
 	}
 	for i := range r.Checked {
 		c := &r.Checked[i]
-		about := slices.DeleteFunc(slices.Clone(r.Findings), func(f verify.Finding) bool { return f.Object != c.Object })
-		c.Errors, c.Warnings, c.Infos = verify.Count(about, verify.Error), verify.Count(about, verify.Warning), verify.Count(about, verify.Info)
+		c.Tally = verify.Count(slices.DeleteFunc(slices.Clone(findings), func(f verify.Finding) bool { return f.Object != c.Object }))
 	}
-	r.Summary = verify.Summary{
-		Checked: len(r.Checked), Errors: verify.Count(r.Findings, verify.Error),
-		Warnings: verify.Count(r.Findings, verify.Warning), Infos: verify.Count(r.Findings, verify.Info),
-	}
+	r.Results = verify.NewResults(findings, len(r.Checked))
 	return r
 }
 
