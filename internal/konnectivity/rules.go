@@ -14,51 +14,36 @@ func finding(object, format string, args ...any) verify.Finding {
 	return verify.Finding{Object: object, Evidence: fmt.Sprintf(format, args...)}
 }
 
-func rule(id string, find func(*set) []verify.Finding, meaning, fix string, severities ...verify.Severity) verify.Check[*set] {
-	if len(severities) == 0 {
-		severities = []verify.Severity{verify.Error}
-	}
-	return verify.Check[*set]{Rule: verify.Rule{ID: id, Severities: severities, Meaning: meaning, Fix: fix}, Find: find}
-}
-
 // rules are all checks of a set, besides those of internal/certs/verify for its pairs.
 var rules = []verify.Check[*set]{
-	rule("T01", checkParts,
+	verify.NewCheck("T01", checkParts,
 		"a part is missing or cannot be read: the configuration, the server or the agents; as info, kube-apiserver",
 		"put its manifest into the directory", verify.Error, verify.Info),
-	rule("T02", checkEgress,
+	verify.NewCheck("T02", checkEgress,
 		"kube-apiserver refuses the EgressSelectorConfiguration, or does not use it for aggregated APIs",
 		"take one of konnectivity/egress; the selection must have the name cluster"),
-	rule("T03", checkPlainHTTP,
+	verify.NewCheck("T03", checkPlainHTTP,
 		"an http:// URL, which kube-apiserver accepts and then panics",
 		"use https:// with tlsConfig, or a Unix socket"),
-	rule("T04", checkAuthentication,
+	verify.NewCheck("T04", checkAuthentication,
 		"the server does not authenticate agents, or expects something else than they send",
 		"use tokens or certificates, one of them, on both sides: the component mtls of server and agents, or of neither"),
-	rule("T05", checkCAs,
+	verify.NewCheck("T05", checkCAs,
 		"a CA that signs for others too decides who is an agent or kube-apiserver, or one side does not trust the other's certificate",
 		"use the pairs and CAs of certgen init --with konnectivity, which sign nothing else, under the paths in the manifests"),
-	rule("T06", checkNames,
+	verify.NewCheck("T06", checkNames,
 		"the certificate does not contain the name or address that is dialled",
 		"issue it again with that name, or dial a name that it contains"),
-	rule("T07", checkSocket,
+	verify.NewCheck("T07", checkSocket,
 		"kube-apiserver and the server do not meet: another protocol, path or volume, or kube-apiserver may not open the socket",
 		"use the same mode and the same directory on both sides, owned by 65532, and give kube-apiserver that group"),
-	rule("T08", checkCounts,
+	verify.NewCheck("T08", checkCounts,
 		"agents do not learn how many servers there are, so a kube-apiserver has no agent",
 		"use Leases on both sides in the same namespace, as the manifests do, or set --server-count to the number of kube-apiservers"),
 }
 
 // Rules returns the rules in the order of their IDs.
-func Rules() []verify.Rule {
-	var out []verify.Rule
-	for _, c := range rules {
-		r := c.Rule
-		r.Severities = slices.Clone(r.Severities)
-		out = append(out, r)
-	}
-	return out
-}
+func Rules() []verify.Rule { return verify.RulesOf(rules) }
 
 // checkParts reports what is missing and what could not be read.
 func checkParts(s *set) []verify.Finding {

@@ -60,10 +60,14 @@ var checks = []Check[*target]{
 	{Rule{"F04", []Severity{Error, Warning},
 		"not the plain PEM that all readers take: damaged, encrypted or foreign blocks, CRLF, text after the last block",
 		"write the file anew as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else"}, checkPEM},
-	{Rule{"P01", []Severity{Error},
-		"the front proxy's common name is not among --requestheader-allowed-names, so API servers refuse whom it names",
-		"make it anew with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}, certified(checkAllowedName)},
+	{AllowedName, certified(checkAllowedName)},
 }
+
+// AllowedName is about files here, where a flag says the allowed names, and in a running cluster about its ConfigMap: an ID
+// means one thing.
+var AllowedName = Rule{"P01", []Severity{Error},
+	"the front proxy's common name is not among --requestheader-allowed-names, so API servers refuse whom it names",
+	"make it anew with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}
 
 // certified passes over targets without a certificate that can be parsed; F02 and F04 say why there is none.
 func certified(find func(*target) []Finding) func(*target) []Finding {
@@ -76,15 +80,7 @@ func certified(find func(*target) []Finding) func(*target) []Finding {
 }
 
 // Rules returns the rules of all checks of files, in the order of their IDs.
-func Rules() []Rule {
-	var out []Rule
-	for _, c := range checks {
-		r := c.Rule
-		r.Severities = slices.Clone(r.Severities)
-		out = append(out, r)
-	}
-	return out
-}
+func Rules() []Rule { return RulesOf(checks) }
 
 // expiryChecks are those that a report of ends shows.
 func expiryChecks() []Check[*target] {

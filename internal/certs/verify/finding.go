@@ -41,6 +41,23 @@ type Check[T any] struct {
 	Find func(subject T) []Finding
 }
 
+// NewCheck returns a Check; without severities its findings are errors.
+func NewCheck[T any](id string, find func(T) []Finding, meaning, fix string, severities ...Severity) Check[T] {
+	if len(severities) == 0 {
+		severities = []Severity{Error}
+	}
+	return Check[T]{Rule{id, severities, meaning, fix}, find}
+}
+
+// RulesOf returns the rules of checks, in their order.
+func RulesOf[T any](checks []Check[T]) []Rule {
+	var out []Rule
+	for _, c := range checks {
+		out = append(out, c.Rule)
+	}
+	return out
+}
+
 // Run does all checks on one subject, which findings call object.
 func Run[T any](checks []Check[T], subject T, object string) []Finding {
 	var out []Finding
