@@ -82,8 +82,3 @@ type ExpirationSummary struct {
 	Expired int `json:"expired"`
 	Error   int `json:"error"`
 }
-
-// Failed tells whether anything is due, expired or in error.
-func (r *ExpirationReport) Failed() bool {
-	return r.Summary.Due+r.Summary.Expired+r.Summary.Error > 0
-}
