@@ -153,7 +153,7 @@ func (a *acceptance) check(cert, ca *x509.Certificate, csr *x509.CertificateRequ
 	if err := checkStrength(ca.PublicKey); err != nil {
 		refuse(cmp.Or(a.CAFile, a.ca.file(CertFile)), err.Error())
 	}
-	if !samePublicKey(cert.PublicKey, csr.PublicKey) {
+	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {
 		refuse(a.CertFile, "expected the key of the pending request, found another; was it signed for an older request?")
 	}
 	for _, reason := range want.wrongWith(cert, ca, a.now) {

@@ -79,7 +79,7 @@ func TestAcceptRefuses(t *testing.T) {
 			before := contents(t, dir)
 			_, err = Accept(t.Context(), accept)
 			if tc.want == nil {
-				if got, readErr := ReadKeyPair(filepath.Join(dir, ServingDir)); err != nil || readErr != nil || !samePublicKey(got.Certificate.PublicKey, request.PublicKey) {
+				if got, readErr := ReadKeyPair(filepath.Join(dir, ServingDir)); err != nil || readErr != nil || !SamePublicKey(got.Certificate.PublicKey, request.PublicKey) {
 					t.Errorf("got %v, %v; want the pair in use", err, readErr)
 				}
 				return

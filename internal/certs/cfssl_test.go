@@ -125,7 +125,7 @@ func renewedCAIsANewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if old.Subject.String() == fresh.Subject.String() || old.SerialNumber.Cmp(fresh.SerialNumber) == 0 ||
-		samePublicKey(old.PublicKey, fresh.PublicKey) || bytes.Equal(old.SubjectKeyId, fresh.SubjectKeyId) {
+		SamePublicKey(old.PublicKey, fresh.PublicKey) || bytes.Equal(old.SubjectKeyId, fresh.SubjectKeyId) {
 		t.Errorf("the new CA %s shares subject, serial, key or key identifier with the old one", fresh.Subject)
 	}
 	if constraintsOf(fresh) != constraintsOf(old) || len(fresh.Extensions) != len(old.Extensions) {

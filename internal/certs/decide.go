@@ -47,7 +47,7 @@ func (c *chain) checkCA() *RefusedError {
 		return &RefusedError{Path: cert, Reason: found.certErr.Error()}
 	case found.keyErr != nil:
 		return &RefusedError{Path: key, Reason: found.keyErr.Error()}
-	case found.key != nil && !samePublicKey(found.cert.PublicKey, found.key.Public()):
+	case found.key != nil && !SamePublicKey(found.cert.PublicKey, found.key.Public()):
 		return &RefusedError{Path: key, Reason: "expected the key of the certificate beside it, found another"}
 	}
 	if err := checkStrength(found.cert.PublicKey); err != nil {
@@ -132,7 +132,7 @@ func (c *chain) checkLeaf(l *leaf) string {
 		return CertFile + " was damaged: " + l.certErr.Error()
 	case l.keyErr != nil:
 		return KeyFile + " was damaged: " + l.keyErr.Error()
-	case !samePublicKey(l.cert.PublicKey, l.key.Public()):
+	case !SamePublicKey(l.cert.PublicKey, l.key.Public()):
 		return KeyFile + " was not the key of " + CertFile
 	}
 	return strings.Join(l.want.wrongWith(l.cert, c.ca.cert, c.now), "; ")

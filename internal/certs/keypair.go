@@ -129,21 +129,29 @@ func parseKeyBlock(block *pem.Block) (crypto.Signer, error) {
 	return key, nil
 }
 
-// checkStrength refuses keys that verifiers of the field reject.
 func checkStrength(public crypto.PublicKey) error {
+	if reason := WeakKey(public); reason != "" {
+		return errors.New("check key: " + reason)
+	}
+	return nil
+}
+
+// WeakKey returns why verifiers of the field reject a key, or "".
+func WeakKey(public crypto.PublicKey) string {
+	reason := fmt.Sprintf("expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits, keyType(public))
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
 		if k.Curve.Params().BitSize >= 256 {
-			return nil
+			return ""
 		}
 	case *rsa.PublicKey:
 		if k.N.BitLen() >= minRSABits {
-			return nil
+			return ""
 		}
 	case ed25519.PublicKey:
-		return fmt.Errorf("check key: expected ECDSA P-256 or stronger, or RSA of at least %d bits, found Ed25519; %s", minRSABits, whyNotEd25519)
+		reason += "; " + whyNotEd25519
 	}
-	return fmt.Errorf("check key: expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits, keyType(public))
+	return reason
 }
 
 // ParseKeyPair reads a certificate and its key. Exactly one certificate is expected, and the key must be the one in it.
@@ -156,7 +164,7 @@ func ParseKeyPair(certPEM, keyPEM []byte) (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !samePublicKey(cert.PublicKey, key.Public()) {
+	if !SamePublicKey(cert.PublicKey, key.Public()) {
 		return nil, errors.New("match key and certificate: the key belongs to another certificate")
 	}
 	return newKeyPair(cert, key)
@@ -170,7 +178,8 @@ func newKeyPair(cert *x509.Certificate, key crypto.Signer) (*KeyPair, error) {
 	return &KeyPair{Certificate: cert, Key: key, CertPEM: Bundle{cert}.PEM(), KeyPEM: keyPEM}, nil
 }
 
-func samePublicKey(a, b crypto.PublicKey) bool {
+// SamePublicKey compares keys of every kind that crypto/x509 knows.
+func SamePublicKey(a, b crypto.PublicKey) bool {
 	equal, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && equal.Equal(b)
 }

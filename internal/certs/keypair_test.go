@@ -102,7 +102,7 @@ func TestKeyPairPEM(t *testing.T) {
 	}
 	block, _ := pem.Decode(public)
 	got, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil || !samePublicKey(got, pair.Key.Public()) {
+	if err != nil || !SamePublicKey(got, pair.Key.Public()) {
 		t.Errorf("got %v, want the public key back", err)
 	}
 }

@@ -215,12 +215,11 @@ func (ca *CA) mayIssue(usage x509.ExtKeyUsage, now time.Time) error {
 
 // unusableCA returns why cert cannot be the issuer of leaves for usage, or "".
 func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) string {
+	reason := WhyNoCA(cert)
 	switch {
-	case !cert.BasicConstraintsValid || !cert.IsCA:
-		return "expected a CA certificate, found one that is not (basic constraints CA:FALSE)"
-	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return "expected the key usage keyCertSign, found " + strings.Join(keyUsageNames(cert.KeyUsage), ", ")
-	case usage != x509.ExtKeyUsageAny && !permitsUsage(cert, usage):
+	case reason != "":
+		return "expected a CA certificate, found one that " + reason
+	case usage != x509.ExtKeyUsageAny && !Permits(cert, usage):
 		return fmt.Sprintf("expected a CA for %s, found one for %s", extKeyUsageNames([]x509.ExtKeyUsage{usage}, nil),
 			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
 	case now.Before(cert.NotBefore):
@@ -231,10 +230,21 @@ func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) s
 	return ""
 }
 
-// permitsUsage follows crypto/x509: a CA without extended key usages permits all.
-func permitsUsage(ca *x509.Certificate, usage x509.ExtKeyUsage) bool {
-	return len(ca.ExtKeyUsage)+len(ca.UnknownExtKeyUsage) == 0 ||
-		slices.Contains(ca.ExtKeyUsage, usage) || slices.Contains(ca.ExtKeyUsage, x509.ExtKeyUsageAny)
+// WhyNoCA returns why cert cannot sign certificates, or "".
+func WhyNoCA(cert *x509.Certificate) string {
+	switch {
+	case !cert.BasicConstraintsValid || !cert.IsCA:
+		return "is no CA (basic constraints CA:FALSE)"
+	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return "may not sign certificates (key usages without keyCertSign)"
+	}
+	return ""
+}
+
+// Permits follows crypto/x509: a certificate without extended key usages permits all.
+func Permits(cert *x509.Certificate, usage x509.ExtKeyUsage) bool {
+	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
+		slices.Contains(cert.ExtKeyUsage, usage) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -68,9 +68,11 @@ func (s Service) Validate() error {
 	return nil
 }
 
+func isLabel(s string) bool { return len(s) <= maxLabelLength && label.MatchString(s) }
+
 // checkLabel returns what is wrong with the name of a Service or namespace, or "".
 func checkLabel(s string) string {
-	if len(s) <= maxLabelLength && label.MatchString(s) {
+	if isLabel(s) {
 		return ""
 	}
 	const want = "expected an RFC 1123 label (at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit)"
@@ -110,12 +112,20 @@ func normalizeDNSName(s string) (name, reason string) {
 		// RFC 6125 section 7.2: a wildcard right below a top-level name claims the names of strangers.
 		return "", want + ", found a wildcard over a single label; use at least *.name.domain"
 	}
-	for l := range strings.SplitSeq(host, ".") {
-		if len(l) > maxLabelLength || !label.MatchString(l) {
-			return "", want + ", found a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other alphabets as xn--"
-		}
+	if !IsHostName(host) {
+		return "", want + ", found a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other alphabets as xn--"
 	}
 	return name, ""
+}
+
+// IsHostName tells whether s is RFC 1123 labels with dots between them, in lower case.
+func IsHostName(s string) bool {
+	for l := range strings.SplitSeq(s, ".") {
+		if !isLabel(l) {
+			return false
+		}
+	}
+	return true
 }
 
 func isAddress(s string) bool {

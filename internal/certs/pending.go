@@ -166,7 +166,7 @@ func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !samePublicKey(csr.PublicKey, key.Public()) {
+	if !SamePublicKey(csr.PublicKey, key.Public()) {
 		return nil, nil, errors.New("match key and request: the key belongs to another request")
 	}
 	return csr, key, nil

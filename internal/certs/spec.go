@@ -131,7 +131,7 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 	if cert.NotAfter.After(issuer.NotAfter) {
 		bad("validity: ends %s, after its CA at %s", cert.NotAfter, issuer.NotAfter)
 	}
-	if !samePublicKey(cert.PublicKey, key) {
+	if !SamePublicKey(cert.PublicKey, key) {
 		bad("public key: is not the key that was given")
 	}
 	if err := checkSerial(cert.SerialNumber); err != "" {

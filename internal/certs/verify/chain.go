@@ -35,7 +35,7 @@ func checkUsage(t *target) []Finding {
 	switch {
 	case usage == x509.ExtKeyUsageAny:
 		return nil
-	case !allows(t.leaf, usage):
+	case !certs.Permits(t.leaf, usage):
 		return found("extended key usages %s, expected %s", usages(t.leaf), usage)
 	case t.refusedFor(x509.IncompatibleUsage):
 		var cas []string
@@ -53,7 +53,7 @@ func usages(cert *x509.Certificate) string {
 
 func checkBothUsages(t *target) []Finding {
 	// An empty list allows any as well; it is so common in old certificates that a warning would be noise.
-	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && allows(t.leaf, x509.ExtKeyUsageServerAuth) && allows(t.leaf, x509.ExtKeyUsageClientAuth) {
+	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && certs.Permits(t.leaf, x509.ExtKeyUsageServerAuth) && certs.Permits(t.leaf, x509.ExtKeyUsageClientAuth) {
 		return found("extended key usages %s", usages(t.leaf))
 	}
 	return nil

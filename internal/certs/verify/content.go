@@ -3,16 +3,12 @@
 package verify
 
 import (
-	"crypto"
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/rsa"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -93,9 +89,6 @@ func checkValidity(t *target) []Finding {
 	return out
 }
 
-// hostName is an RFC 1123 name in lower case, perhaps with a wildcard in front.
-var hostName = regexp.MustCompile(`^(\*\.)?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
-
 func checkOddNames(t *target) []Finding {
 	var out []Finding
 	odd := func(kind, name string) { out = append(out, found("%s %q", kind, name)...) }
@@ -103,7 +96,7 @@ func checkOddNames(t *target) []Finding {
 		return nil
 	}
 	for _, name := range t.leaf.DNSNames {
-		if _, err := netip.ParseAddr(name); err == nil || !hostName.MatchString(name) {
+		if _, err := netip.ParseAddr(name); err == nil || !certs.IsHostName(strings.TrimPrefix(name, "*.")) {
 			odd("DNS name", name)
 		}
 	}
@@ -117,11 +110,7 @@ func checkOddNames(t *target) []Finding {
 }
 
 func checkKeyMatches(t *target) []Finding {
-	if t.key == nil || t.key.key == nil {
-		return nil
-	}
-	public, ok := t.leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	if ok && public.Equal(t.key.key.Public()) {
+	if t.key == nil || t.key.key == nil || certs.SamePublicKey(t.leaf.PublicKey, t.key.key.Public()) {
 		return nil
 	}
 	return found("the key in %s belongs to another certificate", t.key.path)
@@ -130,20 +119,12 @@ func checkKeyMatches(t *target) []Finding {
 func checkKeyStrength(t *target) []Finding {
 	var out []Finding
 	for _, m := range t.members() {
-		kind := certs.Describe(m.cert, t.opts.Now).KeyType
-		switch key := m.cert.PublicKey.(type) {
-		case *rsa.PublicKey:
-			if key.N.BitLen() < 2048 { // NIST SP 800-131A
-				out = append(out, m.found(Error, "key %s, expected at least 2048 bits", kind))
-			}
-		case *ecdsa.PublicKey:
-			if key.Params().BitSize < 256 {
-				out = append(out, m.found(Error, "key %s, expected at least P-256", kind))
-			}
-		case ed25519.PublicKey:
-			out = append(out, m.found(Warning, "key %s, which some managed API servers answer with an error", kind))
-		default:
-			out = append(out, m.found(Error, "key %s, expected ECDSA or RSA", kind))
+		severity := Error
+		if _, ok := m.cert.PublicKey.(ed25519.PublicKey); ok {
+			severity = Warning // strong, but not taken everywhere
+		}
+		if reason := certs.WeakKey(m.cert.PublicKey); reason != "" {
+			out = append(out, m.found(severity, "key: %s", reason))
 		}
 	}
 	return out
@@ -182,19 +163,9 @@ func checkAuthority(t *target) []Finding {
 		if m.cert.Equal(t.leaf) && t.purpose != Authority {
 			continue
 		}
-		if reason := whyNoCA(m.cert); reason != nil {
-			out = append(out, m.found(Error, "%v", reason))
+		if reason := certs.WhyNoCA(m.cert); reason != "" {
+			out = append(out, m.found(Error, "%s", reason))
 		}
 	}
 	return out
-}
-
-func whyNoCA(cert *x509.Certificate) error {
-	switch {
-	case !cert.BasicConstraintsValid || !cert.IsCA:
-		return errors.New("is no CA (basic constraints CA:FALSE)")
-	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return errors.New("may not sign certificates (key usages without keyCertSign)")
-	}
-	return nil
 }

@@ -42,7 +42,7 @@ func purposeOf(name string, cert *x509.Certificate, opts Options) Purpose {
 	if p, ok := known[name]; ok {
 		return p
 	}
-	server, client := allows(cert, x509.ExtKeyUsageServerAuth), allows(cert, x509.ExtKeyUsageClientAuth)
+	server, client := certs.Permits(cert, x509.ExtKeyUsageServerAuth), certs.Permits(cert, x509.ExtKeyUsageClientAuth)
 	switch {
 	case strings.HasSuffix(name, "-ca") || cert.IsCA:
 		return Authority
@@ -57,12 +57,6 @@ func purposeOf(name string, cert *x509.Certificate, opts Options) Purpose {
 	default:
 		return Client
 	}
-}
-
-// allows follows crypto/x509: no extended key usages means any.
-func allows(cert *x509.Certificate, usage x509.ExtKeyUsage) bool {
-	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
-		slices.Contains(cert.ExtKeyUsage, usage) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 // usage is the extended key usage that the peer's verifier asks for.
