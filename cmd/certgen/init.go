@@ -4,10 +4,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +23,7 @@ func newInitCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init --service NAME --namespace NAMESPACE --dir DIR",
 		Short: "Make the certificates of an API server, keep those that are right",
-		Long:  initLong(),
+		Long:  initLong,
 		Example: `  certgen init --service widgets --namespace demo --dir pki
 
   # Only look: what is right, what is due
@@ -72,10 +70,23 @@ func newInitCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-func initLong() string {
-	return `Make the certificates of the API server behind a Service, or bring those in a directory up to date.
+const initLong = `Make the certificates of the API server behind a Service, or bring those in a directory up to date.
 
-` + pairTable() + `
+Always:
+  DIR/serving-ca/{tls.crt,tls.key}                               CA that may sign the Service's names only
+  DIR/serving/{tls.crt,tls.key,ca.crt}                           for the API server; ca.crt is the caBundle of its APIServices
+
+Unless --with leaves it out:
+  DIR/front-proxy-ca/{tls.crt,tls.key}                           CA that may sign client certificates only
+  DIR/front-proxy-client/{tls.crt,tls.key,ca.crt}                for kube-apiserver; ca.crt is its requestheader CA
+
+With --with konnectivity:
+  DIR/konnectivity-server-ca/{tls.crt,tls.key}                   CA of the connections of kube-apiserver to konnectivity's server
+  DIR/konnectivity-server/{tls.crt,tls.key,ca.crt}               for konnectivity's server, towards kube-apiserver
+  DIR/konnectivity-apiserver-client/{tls.crt,tls.key,ca.crt}     for kube-apiserver's egress selector
+  DIR/konnectivity-agent-ca/{tls.crt,tls.key}                    CA of the connections of agents to konnectivity's server
+  DIR/konnectivity-agent-server/{tls.crt,tls.key,ca.crt}         for konnectivity's server, towards agents
+  DIR/konnectivity-agent/{tls.crt,tls.key,ca.crt}                for agents that have no token
 
 Certificate and key of a directory change together: tls.crt and tls.key are links to the current version, and servers
 that watch them reload by themselves; konnectivity does not. Keep the CA directories away from pods and, if you can, off
@@ -87,29 +98,3 @@ CA and has a third of its life left is kept. Leaves are made anew otherwise; the
 --allow-new-ca is given: a new CA is trusted nowhere at first.
 
 A file given with --config holds flags by their names, such as "dns: [a.example.com]"; flags on the command line win.`
-}
-
-// pairTable lists the directories for the help, set by set.
-func pairTable() string {
-	var out strings.Builder
-	set := ""
-	for _, pair := range certs.Pairs() {
-		if pair.Set != set {
-			set = pair.Set
-			switch set {
-			case "serving":
-				out.WriteString("Always:\n")
-			case certs.SetFrontProxy:
-				out.WriteString("\nUnless --with leaves it out:\n")
-			default:
-				fmt.Fprintf(&out, "\nWith --with %s:\n", set)
-			}
-		}
-		files := "{tls.crt,tls.key,ca.crt}"
-		if pair.CA {
-			files = "{tls.crt,tls.key}"
-		}
-		fmt.Fprintf(&out, "  %-62s %s\n", "DIR/"+pair.Dir+"/"+files, pair.About)
-	}
-	return strings.TrimSpace(out.String())
-}

@@ -87,12 +87,7 @@ and then nothing changes.`,
 
 // oneLeaf wants the directory of one leaf.
 func oneLeaf(_ *cobra.Command, args []string) error {
-	var known []string
-	for _, pair := range certs.Pairs() {
-		if !pair.CA {
-			known = append(known, pair.Dir)
-		}
-	}
+	known := certs.Leaves()
 	if len(args) != 1 || !slices.Contains(known, args[0]) {
 		return usage.Errorf("expected one of %s, found %q", strings.Join(known, ", "), args)
 	}

@@ -8,7 +8,7 @@
 // cfssl.go only; crypto/x509 for everything that is verified. Every issued certificate is parsed again and compared
 // with what was asked before anyone sees it.
 //
-// Init keeps a directory with CAs and their leaves, as the table of sets says (see Pairs). Request, Accept and
+// Init keeps a directory with CAs and their leaves, as the table of sets says. Request, Accept and
 // SignRequest are for CAs whose key is elsewhere. Each pair's directory switches certificate and key together (see
 // WriteFiles). Linux and macOS only: flock, symlinks.
 package certs

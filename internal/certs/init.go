@@ -82,8 +82,8 @@ const (
 )
 
 // Init makes the certificates of an extension API server in a directory and keeps those that are there and right.
-// Pairs lists the directories below it: the serving set always, the others where With names them. The keys of CAs have
-// directories of their own, so that a pod can be given a leaf and nothing more.
+// The serving set is always made, the others where With names them. The keys of CAs have directories of their own, so
+// that a pod can be given a leaf and nothing more.
 //
 // A leaf is replaced when anything about it is not right or less than a third of its life is left. A CA is replaced
 // only when it expired, or with AllowNewCA. Otherwise *RefusedError tells what is in the way; wrong options give

@@ -37,7 +37,7 @@ type RequestReport struct {
 	Next        []string `json:"next"` // commands to run now
 }
 
-// Request makes a new key and a certificate request for one leaf, named by its directory (see Pairs), whose CA's key is
+// Request makes a new key and a certificate request for one leaf, named by its directory (see Leaves), whose CA's key is
 // somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
 // asks for the right thing is kept; any other is replaced, and its key with it. Wrong options give *InvalidError.
 func Request(ctx context.Context, opts InitOptions, name string) (*RequestReport, error) {
@@ -174,7 +174,6 @@ func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
 
 // findLeaf returns the set of the leaf with the given directory, cut down to that leaf and its CA.
 func findLeaf(name string) (setDef, error) {
-	var names []string
 	for _, s := range sets {
 		for _, ca := range s.cas {
 			for _, l := range ca.leaves {
@@ -183,9 +182,8 @@ func findLeaf(name string) (setDef, error) {
 					s.cas = []caDef{ca}
 					return s, nil
 				}
-				names = append(names, l.dir)
 			}
 		}
 	}
-	return setDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(names, ", ")}
+	return setDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(Leaves(), ", ")}
 }

@@ -36,7 +36,7 @@ const (
 const konnectivityLifetime = 365 * 24 * time.Hour
 
 // setDef is one set of pairs, caDef one of its CAs, leafDef one leaf of that. The table below is all that says which
-// pairs there are: Init, its report and the help of certgen follow it.
+// pairs there are: Init and its report follow it, and the help of certgen says the same.
 type (
 	setDef struct {
 		name string
@@ -44,12 +44,12 @@ type (
 		next func(dir string) []string // commands for the report
 	}
 	caDef struct {
-		dir, about string
-		options    func(o *InitOptions, first spec) CAOptions // first is what the first leaf must be
-		leaves     []leafDef
+		dir     string
+		options func(o *InitOptions, first spec) CAOptions // first is what the first leaf must be
+		leaves  []leafDef
 	}
 	leafDef struct {
-		dir, about string
+		dir        string
 		want       func(o *InitOptions) (spec, error) // names and usage; Init adds lifetime and key type
 		lifetime   time.Duration                      // unless the options say otherwise
 		afterwards string                             // what to do once it was replaced, for the report
@@ -58,71 +58,54 @@ type (
 
 var sets = []setDef{
 	{name: setServing, next: nextServing, cas: []caDef{{
-		dir: ServingCADir, about: "CA that may sign the Service's names only",
+		dir: ServingCADir,
 		options: func(o *InitOptions, serving spec) CAOptions {
 			return CAOptions{
 				Name: o.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth,
 				PermittedDNS: serving.dnsNames, PermittedIPs: toStrings(serving.ips),
 			}
 		},
-		leaves: []leafDef{{dir: ServingDir, about: "for the API server; ca.crt is the caBundle of its APIServices", want: servingNames, lifetime: LeafLifetime}},
+		leaves: []leafDef{{dir: ServingDir, want: servingNames, lifetime: LeafLifetime}},
 	}}},
 	{name: SetFrontProxy, next: nextFrontProxy, cas: []caDef{{
-		dir: FrontProxyCADir, about: "CA that may sign client certificates only", options: newCAOptions(FrontProxyCADir, false),
-		leaves: []leafDef{{dir: FrontProxyClientDir, about: "for kube-apiserver; ca.crt is its requestheader CA", want: client(FrontProxyUser), lifetime: LeafLifetime}},
+		dir: FrontProxyCADir, options: newCAOptions(FrontProxyCADir, false),
+		leaves: []leafDef{{dir: FrontProxyClientDir, want: client(FrontProxyUser), lifetime: LeafLifetime}},
 	}}},
 	// Two CAs, because the konnectivity server takes any client certificate of a CA: an agent must not pass for
 	// kube-apiserver. Each has both usages, because both ends of its connections come from it.
 	{name: SetKonnectivity, next: nextKonnectivity, cas: []caDef{{
-		dir: KonnectivityServerCADir, about: "CA of the connections of kube-apiserver to konnectivity's server", options: newCAOptions(KonnectivityServerCADir, true),
+		dir: KonnectivityServerCADir, options: newCAOptions(KonnectivityServerCADir, true),
 		leaves: []leafDef{
-			{dir: KonnectivityServerDir, about: "for konnectivity's server, towards kube-apiserver", want: konnectivityServer,
+			{dir: KonnectivityServerDir, want: konnectivityServer,
 				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
-			{dir: KonnectivityAPIServerClientDir, about: "for kube-apiserver's egress selector", want: client(KonnectivityAPIServerClientDir),
+			{dir: KonnectivityAPIServerClientDir, want: client(KonnectivityAPIServerClientDir),
 				lifetime: konnectivityLifetime, afterwards: "kube-apiserver reads it only when it starts: restart kube-apiserver"},
 		},
 	}, {
-		dir: KonnectivityAgentCADir, about: "CA of the connections of agents to konnectivity's server", options: newCAOptions(KonnectivityAgentCADir, true),
+		dir: KonnectivityAgentCADir, options: newCAOptions(KonnectivityAgentCADir, true),
 		leaves: []leafDef{
-			{dir: KonnectivityAgentServerDir, about: "for konnectivity's server, towards agents", want: konnectivityAgentServer,
+			{dir: KonnectivityAgentServerDir, want: konnectivityAgentServer,
 				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
-			{dir: KonnectivityAgentDir, about: "for agents that have no token", want: client(KonnectivityAgentDir),
+			{dir: KonnectivityAgentDir, want: client(KonnectivityAgentDir),
 				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart the agents"},
 		},
 	}}},
 }
 
 // SetNames lists what With may hold.
-func SetNames() []string {
+func SetNames() []string { return []string{SetFrontProxy, SetKonnectivity} }
+
+// Leaves lists the directories of leaves.
+func Leaves() []string {
 	var names []string
 	for _, s := range sets {
-		if s.name != setServing {
-			names = append(names, s.name)
-		}
-	}
-	return names
-}
-
-// PairInfo describes one of the directories that Init keeps.
-type PairInfo struct {
-	Set   string // "serving" for the set that is always made
-	Dir   string
-	About string
-	CA    bool // a CA's directory has no ca.crt
-}
-
-// Pairs lists all directories that Init knows, each CA before its leaves.
-func Pairs() []PairInfo {
-	var out []PairInfo
-	for _, s := range sets {
 		for _, ca := range s.cas {
-			out = append(out, PairInfo{s.name, ca.dir, ca.about, true})
 			for _, l := range ca.leaves {
-				out = append(out, PairInfo{s.name, l.dir, l.about, false})
+				names = append(names, l.dir)
 			}
 		}
 	}
-	return out
+	return names
 }
 
 func newCAOptions(name string, mutual bool) func(*InitOptions, spec) CAOptions {
