@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,44 +14,19 @@ import (
 // Bundle is a list of certificates that are trusted, or shown, together.
 type Bundle []*x509.Certificate
 
-// pemBegin is in the first line of every PEM block, whole or damaged.
-var pemBegin = []byte("-----BEGIN ")
-
 // ParseBundle reads PEM that holds certificates and nothing else: at least one, no other block type, no headers in a
 // block, no text after the last one. It is strict because readers differ: some skip a bad block and some refuse the
 // whole file. A block with headers is loaded by crypto/tls, skipped by crypto/x509 and client-go, refused by OpenSSL.
 // Text before a block, as OpenSSL writes it, is allowed; so are CRLF line ends.
 func ParseBundle(data []byte) (Bundle, error) {
-	var b Bundle
-	rest := data
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != blockCertificate {
-			return nil, fmt.Errorf("parse certificates: expected only PEM blocks CERTIFICATE, found %q", block.Type)
-		}
-		if len(block.Headers) > 0 {
-			return nil, fmt.Errorf("parse certificate %d: expected a PEM block without headers, found some; servers load it, "+
-				"readers of CAs skip it, OpenSSL refuses it; take the headers out", len(b)+1)
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("parse certificate %d: %w", len(b)+1, err)
-		}
-		b = append(b, cert)
-	}
+	c := ReadPEM(data)
 	switch {
-	case bytes.Count(data, pemBegin) != len(b):
-		// pem.Decode steps over a damaged block in silence.
-		return nil, fmt.Errorf("parse certificates: found a damaged PEM block beside %d good ones", len(b))
-	case len(b) == 0:
-		return nil, errors.New("parse certificates: expected a PEM block CERTIFICATE, found none")
-	case len(bytes.TrimSpace(rest)) > 0:
-		return nil, fmt.Errorf("parse certificates: found text after certificate %d that is no PEM block; is the file cut off?", len(b))
+	case c.foreign != "":
+		return nil, fmt.Errorf("parse certificates: expected only PEM blocks CERTIFICATE, found %q", c.foreign)
+	case len(c.Problems) > 0:
+		return nil, fmt.Errorf("parse certificates: expected a PEM block CERTIFICATE for each, found %s", c.Problems[0].Text)
 	}
-	return b, nil
+	return c.Certificates, nil
 }
 
 // parseCertificate reads exactly one certificate.
@@ -134,18 +108,4 @@ func (b Bundle) Without(remove ...*x509.Certificate) Bundle {
 
 // LenientBundle reads what x509.CertPool.AppendCertsFromPEM, and so kube-aggregator, takes from a caBundle: it passes over
 // everything that it cannot use.
-func LenientBundle(data []byte) Bundle {
-	var out Bundle
-	for {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			return out
-		}
-		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
-			continue
-		}
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			out = append(out, cert)
-		}
-	}
-}
+func LenientBundle(data []byte) Bundle { return ReadPEM(data).Certificates }

@@ -26,7 +26,7 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 		want  string
 	}{
 		"key damaged":         {overwrite(ServingCADir+"/tls.key", "what"), nil, 0, ServingCADir + "/tls.key", "parse private key: expected a PEM block"},
-		"key empty":           {overwrite(ServingCADir+"/tls.key", ""), nil, 0, ServingCADir + "/tls.key", "found none"},
+		"key empty":           {overwrite(ServingCADir+"/tls.key", ""), nil, 0, ServingCADir + "/tls.key", "found no PEM block"},
 		"certificate damaged": {overwrite(ServingCADir+"/tls.crt", "-----BEGIN CERTIFICATE-----\n"), nil, 0, ServingCADir + "/tls.crt", "damaged PEM block"},
 		"certificate gone":    {remove(ServingCADir + "/tls.crt"), nil, 0, ServingCADir + "/tls.crt", "expected the certificate of the key"},
 		"key of another":      {overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key"), nil, 0, ServingCADir + "/tls.key", "found another"},

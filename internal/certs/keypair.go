@@ -3,7 +3,6 @@
 package certs
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -71,62 +70,16 @@ func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 // which OpenSSL writes before a key, is skipped. Any other block, whole or damaged, headers in the key's block, and text
 // after it are errors, as in ParseBundle. No error shows what data holds.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
-	var key crypto.Signer
-	blocks, rest := 0, data
-	for ; ; blocks++ {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type == "EC PARAMETERS" {
-			continue
-		}
-		if key != nil {
-			return nil, errors.New("parse private key: expected one PEM block, found more")
-		}
-		var err error
-		if key, err = parseKeyBlock(block); err != nil {
-			return nil, err
-		}
-	}
-	if begun := bytes.Count(data, pemBegin); begun > blocks {
-		// pem.Decode steps over a damaged block in silence. Others stop at it, or take it for the key.
-		return nil, fmt.Errorf("parse private key: %d PEM blocks begin and %d are whole; restore the file or remove the damaged block", begun, blocks)
-	}
-	if key == nil {
+	c := ReadPEM(data)
+	switch {
+	case len(c.Problems) > 0:
+		return nil, fmt.Errorf("parse private key: expected a PEM block PRIVATE KEY, found %s", c.Problems[0].Text)
+	case len(c.Certificates) > 0:
+		return nil, errors.New("parse private key: expected a PEM block PRIVATE KEY alone, found a certificate")
+	case c.Key == nil:
 		return nil, errors.New("parse private key: expected a PEM block PRIVATE KEY, found none")
 	}
-	if len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New("parse private key: found text after the key that is no PEM block; is the file whole, and the right one?")
-	}
-	return key, checkStrength(key.Public())
-}
-
-func parseKeyBlock(block *pem.Block) (crypto.Signer, error) {
-	if len(block.Headers) > 0 {
-		return nil, fmt.Errorf("parse private key: expected a PEM block without headers, found %q with some; "+
-			"is it encrypted? OpenSSL refuses what Go would read; write the key anew: openssl pkcs8 -topk8 -nocrypt", block.Type)
-	}
-	var parsed any
-	var err error
-	switch block.Type {
-	case blockPrivateKey:
-		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-	case "EC PRIVATE KEY":
-		parsed, err = x509.ParseECPrivateKey(block.Bytes)
-	case "RSA PRIVATE KEY":
-		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-	default:
-		return nil, fmt.Errorf("parse private key: expected a PEM block PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY, found %q", block.Type)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("parse private key: PEM block %s holds no usable key; is it encrypted or cut off?", block.Type)
-	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("parse private key: %T cannot sign", parsed)
-	}
-	return key, nil
+	return c.Key, checkStrength(c.Key.Public())
 }
 
 func checkStrength(public crypto.PublicKey) error {

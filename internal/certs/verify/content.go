@@ -29,7 +29,7 @@ func (t *target) members() []member {
 		if f == nil {
 			continue
 		}
-		for i, cert := range f.certificates {
+		for i, cert := range f.Certificates {
 			m := member{cert: cert, path: f.path, peer: f == t.bundle}
 			if cert != t.leaf {
 				m.name = fmt.Sprintf("certificate %d (%s) ", i+1, cert.Subject)
@@ -110,7 +110,7 @@ func checkOddNames(t *target) []Finding {
 }
 
 func checkKeyMatches(t *target) []Finding {
-	if t.key == nil || t.key.key == nil || certs.SamePublicKey(t.leaf.PublicKey, t.key.key.Public()) {
+	if t.key == nil || t.key.Key == nil || certs.SamePublicKey(t.leaf.PublicKey, t.key.Key.Public()) {
 		return nil
 	}
 	return found("the key in %s belongs to another certificate", t.key.path)

@@ -122,7 +122,7 @@ func (o ExpirationOptions) state(cert *x509.Certificate) State {
 // holds it.
 func (r *ExpirationReport) addAuthorities(targets []*target, opts ExpirationOptions) {
 	add := func(t *target, f *pemFile, i int, name string) *AuthorityExpiration {
-		cert := f.certificates[i]
+		cert := f.Certificates[i]
 		if i > 0 {
 			name += fmt.Sprintf("#%d", i+1)
 		}
@@ -145,7 +145,7 @@ func (r *ExpirationReport) addAuthorities(targets []*target, opts ExpirationOpti
 	}
 	for _, t := range targets {
 		if t.purpose == Authority {
-			for i := range t.cert.certificates {
+			for i := range t.cert.Certificates {
 				add(t, t.cert, i, t.name)
 			}
 		}
@@ -154,15 +154,15 @@ func (r *ExpirationReport) addAuthorities(targets []*target, opts ExpirationOpti
 		if t.leaf == nil || t.purpose == Authority {
 			continue
 		}
-		for i := 1; i < len(t.cert.certificates); i++ {
+		for i := 1; i < len(t.cert.Certificates); i++ {
 			add(t, t.cert, i, t.name)
 		}
 		if t.bundle == nil {
 			continue
 		}
-		for i := range t.bundle.certificates {
+		for i := range t.bundle.Certificates {
 			a := add(t, t.bundle, i, t.name+"/"+certs.BundleFile)
-			a.TrustedBy = append(a.TrustedBy, fmt.Sprintf("%s (%d of %d)", t.bundle.path, i+1, len(t.bundle.certificates)))
+			a.TrustedBy = append(a.TrustedBy, fmt.Sprintf("%s (%d of %d)", t.bundle.path, i+1, len(t.bundle.Certificates)))
 			a.trustedIn = append(a.trustedIn, t.bundle.path)
 		}
 	}

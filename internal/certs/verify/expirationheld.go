@@ -74,7 +74,7 @@ func (r *ExpirationReport) trust(h Held, i int, opts ExpirationOptions) {
 // expiryFindings are those of a file that holds the certificate alone.
 func (h Held) expiryFindings(cert *x509.Certificate, purpose Purpose, seen certs.Bundle, opts ExpirationOptions) []Finding {
 	t := &target{
-		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, certificates: certs.Bundle{cert}},
+		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
 		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
 	}
 	out := Sort(Run(expiryChecks(), t, h.Object))

@@ -59,24 +59,25 @@ func checkAtomicLayout(t *target) []Finding {
 func checkPEM(t *target) []Finding {
 	var out []Finding
 	for _, f := range t.files() {
-		out = append(out, f.problems...)
-		if f.err != nil || Count(f.problems).Errors > 0 {
+		problems := f.problems()
+		out = append(out, problems...)
+		if f.err != nil || Count(problems).Errors > 0 {
 			continue
 		}
-		if f != t.key && len(f.certificates) == 0 {
+		if f != t.key && len(f.Certificates) == 0 {
 			out = append(out, Finding{Object: f.path, Evidence: "no certificate in it"})
 		}
-		if f == t.key && f.key == nil {
+		if f == t.key && f.Key == nil {
 			out = append(out, Finding{Object: f.path, Evidence: "no private key in it"})
 		}
 	}
 	// A key in a file that is handed out, or beside another key, is there by mistake.
 	for _, f := range []*pemFile{t.cert, t.bundle} {
-		if f != nil && f.keyBlocks > 0 && f != t.key {
+		if f != nil && f.KeyBlocks > 0 && f != t.key {
 			out = append(out, Finding{Object: f.path, Evidence: "a private key in a file for certificates", Fix: "take the key out of it, and replace the key if others got the file"})
 		}
 	}
-	if f := t.key; f != nil && f != t.cert && len(f.certificates) > 0 {
+	if f := t.key; f != nil && f != t.cert && len(f.Certificates) > 0 {
 		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "a certificate in the file of the key"})
 	}
 	return out

@@ -61,7 +61,7 @@ func load(paths []string, opts Options) ([]*target, error) {
 	var seen certs.Bundle
 	for _, t := range targets {
 		for _, f := range t.files() {
-			for _, cert := range f.certificates {
+			for _, cert := range f.Certificates {
 				if cert.IsCA && !seen.Contains(cert) {
 					seen = append(seen, cert)
 				}
@@ -116,7 +116,7 @@ func newTarget(path string, opts Options) *target {
 		t.bundle = readFile(dir + certs.BundleFile)
 	}
 	f := readFile(path)
-	if f != nil && len(f.certificates) == 0 && (f.keyBlocks > 0 || strings.HasSuffix(base, ".key")) {
+	if f != nil && len(f.Certificates) == 0 && (f.KeyBlocks > 0 || strings.HasSuffix(base, ".key")) {
 		t.key, t.purpose = f, KeyOnly
 		return t
 	}
@@ -126,11 +126,11 @@ func newTarget(path string, opts Options) *target {
 			t.key = readFile(strings.TrimSuffix(path, filepath.Ext(path)) + ending)
 		}
 	}
-	if t.key == nil && f != nil && f.keyBlocks > 0 {
+	if t.key == nil && f != nil && f.KeyBlocks > 0 {
 		t.key = f // certificate and key in one file
 	}
-	if f != nil && len(f.certificates) > 0 {
-		t.leaf = f.certificates[0]
+	if f != nil && len(f.Certificates) > 0 {
+		t.leaf = f.Certificates[0]
 		t.purpose = purposeOf(t.name, t.leaf, opts)
 		if t.purpose == Serving {
 			t.serverName = serverNameOf(t.leaf, opts)
@@ -168,9 +168,9 @@ func (t *target) verify() {
 // trusted returns what the peers trust, and the CAs that can stand between. Peers trust ca.crt beside the certificate;
 // where there is none, every root that was seen stands for it.
 func (t *target) trusted() (roots, between certs.Bundle) {
-	sent := t.cert.certificates[1:]
+	sent := t.cert.Certificates[1:]
 	if t.bundle != nil {
-		return t.bundle.certificates, sent
+		return t.bundle.Certificates, sent
 	}
 	for _, ca := range t.seen {
 		if bytes.Equal(ca.RawSubject, ca.RawIssuer) {

@@ -37,8 +37,8 @@ var liveFaults = []struct {
 	{"K02", verify.Error, "APIService v1.g.example.com", "crypto/x509 takes 1 certificates from the caBundle, client-go refuses it as a whole", func(f *liveFixture) {
 		f.bundle(string(f.servingCA.CertPEM) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	}},
-	{"K02", verify.Warning, "APIService v1.g.example.com", "text after certificate 1", func(f *liveFixture) { f.bundle(string(f.servingCA.CertPEM) + "the end") }},
-	{"K02", verify.Warning, "APIService v1.g.example.com", "parse certificate 2: expected a PEM block without headers", func(f *liveFixture) {
+	{"K02", verify.Warning, "APIService v1.g.example.com", "text after the last PEM block", func(f *liveFixture) { f.bundle(string(f.servingCA.CertPEM) + "the end") }},
+	{"K02", verify.Warning, "APIService v1.g.example.com", "certificate 2 in a block with headers", func(f *liveFixture) {
 		f.bundle(string(f.servingCA.CertPEM) + strings.Replace(string(f.servingCA.CertPEM), "-----\n", "-----\nComment: x\n\n", 1))
 	}},
 	{"K03", verify.Error, "endpoint 10.0.0.2:6443", "with the caBundle of v2.g.example.com: x509: certificate signed by unknown authority", func(f *liveFixture) {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+)
+
+// Content is what a PEM file holds: what lenient readers take from it, and where strict ones would differ.
+//
+// x509.CertPool.AppendCertsFromPEM and tls.X509KeyPair skip what they cannot use; client-go's ParseCertsPEM, which loads
+// CA files, refuses a file with one bad certificate; OpenSSL refuses blocks with headers; pem.Decode, below all of them
+// but OpenSSL, steps over damaged blocks in silence. What is taken here is what crypto/x509 and crypto/tls take, since
+// they decide at the aggregator and in TLS. Text before a block, as OpenSSL writes it, is no problem.
+type Content struct {
+	Certificates Bundle
+	Key          crypto.Signer // the first one, however weak; nil if there is none or it cannot be used
+	KeyBlocks    int
+	CRLF         bool // line ends are CRLF, which certgen's own readers take
+	Problems     []Problem
+
+	certificateBlocks int
+	foreign           string // type of the first block that is no certificate
+}
+
+// Problem is a difference between readers, said so that "found" can stand before it. It holds nothing of a key.
+type Problem struct {
+	Text    string
+	Warning bool // readers that matter take the rest of the file as it is meant
+}
+
+func (c *Content) problem(warning bool, format string, args ...any) {
+	c.Problems = append(c.Problems, Problem{fmt.Sprintf(format, args...), warning})
+}
+
+// pemBegin is in the first line of every PEM block, whole or damaged.
+var pemBegin = []byte("-----BEGIN ")
+
+// ReadPEM reads all of data.
+func ReadPEM(data []byte) *Content {
+	c := &Content{CRLF: bytes.Contains(data, []byte("\r\n"))}
+	blocks, rest := 0, data
+	for ; ; blocks++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		c.take(block)
+	}
+	switch begun := bytes.Count(data, pemBegin); {
+	case begun > blocks:
+		c.problem(false, "damaged PEM blocks (%d of %d), which readers skip without a word", begun-blocks, begun)
+	case blocks == 0:
+		c.problem(false, "no PEM block in %d bytes", len(data))
+	case len(bytes.TrimSpace(rest)) > 0:
+		c.problem(true, "text after the last PEM block; is the file whole, and the right one?")
+	}
+	if c.KeyBlocks > 1 {
+		c.problem(true, "%d private keys, of which servers load the first", c.KeyBlocks)
+	}
+	return c
+}
+
+func (c *Content) take(block *pem.Block) {
+	if block.Type == blockCertificate {
+		c.takeCertificate(block)
+		return
+	}
+	if c.foreign == "" {
+		c.foreign = block.Type
+	}
+	switch {
+	case block.Type == "EC PARAMETERS": // OpenSSL writes it before a key, and readers of keys skip it
+	case block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
+		c.KeyBlocks++
+		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it anew: openssl pkcs8 -topk8 -nocrypt", block.Type)
+	case strings.HasSuffix(block.Type, blockPrivateKey):
+		if c.KeyBlocks++; c.KeyBlocks == 1 {
+			c.takeKey(block)
+		}
+	default:
+		c.problem(true, "a block %q, which readers skip or refuse", block.Type)
+	}
+}
+
+func (c *Content) takeCertificate(block *pem.Block) {
+	c.certificateBlocks++
+	if len(block.Headers) > 0 {
+		c.problem(false, "certificate %d in a block with headers: crypto/tls loads it, crypto/x509 and client-go skip it, OpenSSL refuses the file; take the headers out", c.certificateBlocks)
+		return
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		c.problem(false, "certificate %d malformed (%v): client-go refuses the whole file, crypto/x509 skips the block", c.certificateBlocks, err)
+		return
+	}
+	c.Certificates = append(c.Certificates, cert)
+}
+
+func (c *Content) takeKey(block *pem.Block) {
+	var key any
+	var err error
+	switch block.Type {
+	case blockPrivateKey:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		c.problem(false, "a block %q; client-go reads PRIVATE KEY, EC PRIVATE KEY and RSA PRIVATE KEY only", block.Type)
+		return
+	}
+	if len(block.Headers) > 0 {
+		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it anew: openssl pkcs8 -topk8 -nocrypt", block.Type)
+	}
+	var ok bool
+	if c.Key, ok = key.(crypto.Signer); !ok || err != nil {
+		// The parser's own words may hold bytes of the key.
+		c.Key = nil
+		c.problem(false, "a block %q with no usable key in it; is it cut off?", block.Type)
+	}
+}
