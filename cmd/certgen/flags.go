@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -118,11 +117,8 @@ func (s signerFiles) read() (*certs.RemoteSigner, error) {
 		return nil, nil
 	}
 	out := &certs.RemoteSigner{URL: s.url, Profile: s.profile}
-	data, err := os.ReadFile(s.ca)
-	if err == nil {
-		out.CAs, err = certs.ParseBundle(data)
-	}
-	if err != nil {
+	var err error
+	if out.CAs, err = certs.ReadBundle(s.ca); err != nil {
 		return nil, &certs.InvalidError{Field: "signer-ca", Value: s.ca, Reason: fmt.Sprintf("expected the file of the CAs that vouch for the signer: %v", err)}
 	}
 	if out.Client, err = tls.LoadX509KeyPair(s.cert, s.key); err != nil {

@@ -171,11 +171,11 @@ func (a *acceptance) check(cert, ca *x509.Certificate, csr *x509.CertificateRequ
 
 // readCertificate reads a file with exactly one certificate.
 func readCertificate(path string) (*x509.Certificate, error) {
-	data, err := os.ReadFile(path)
+	b, err := ReadBundle(path)
 	if err != nil {
-		return nil, &RefusedError{Path: path, Reason: fmt.Sprintf("expected a certificate: %v", errors.Unwrap(err))}
+		return nil, err
 	}
-	cert, err := parseCertificate(data)
+	cert, err := b.single()
 	if err != nil {
 		return nil, &RefusedError{Path: path, Reason: err.Error()}
 	}

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -29,12 +31,35 @@ func ParseBundle(data []byte) (Bundle, error) {
 	return c.Certificates, nil
 }
 
+// ReadBundle reads files as ParseBundle does. What is wrong with them is *RefusedError, joined.
+func ReadBundle(paths ...string) (Bundle, error) {
+	var out Bundle
+	var errs []error
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, &RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", errors.Unwrap(err))})
+			continue
+		}
+		b, err := ParseBundle(data)
+		if err != nil {
+			errs = append(errs, &RefusedError{Path: path, Reason: err.Error()})
+		}
+		out = append(out, b...)
+	}
+	return out, errors.Join(errs...)
+}
+
 // parseCertificate reads exactly one certificate.
 func parseCertificate(data []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(data)
 	if err != nil {
 		return nil, err
 	}
+	return b.single()
+}
+
+func (b Bundle) single() (*x509.Certificate, error) {
 	if len(b) != 1 {
 		return nil, fmt.Errorf("parse certificate: expected one, found %d", len(b))
 	}

@@ -39,28 +39,6 @@ const (
 // Write stores the pair as tls.crt and tls.key in dir and, unless it is empty, the bundle as ca.crt. See WriteFiles.
 func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir, p.Files(bundle)) }
 
-// ReadKeyPair reads a pair as ParseKeyPair does: tls.crt and tls.key of a directory or, of kubeadm's files, NAME.crt and the NAME.key
-// beside it.
-func ReadKeyPair(path string) (*KeyPair, error) {
-	name, isFile := strings.CutSuffix(path, ".crt")
-	if info, err := os.Stat(path); err != nil || info.IsDir() || !isFile {
-		return ReadPair(Dir(path), "")
-	}
-	certPEM, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read pair: %w", err)
-	}
-	keyPEM, err := os.ReadFile(name + ".key")
-	if err != nil {
-		return nil, fmt.Errorf("read pair: %w", err)
-	}
-	pair, err := ParseKeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return pair, nil
-}
-
 // WriteFiles replaces the set of files in dir in one step, and makes dir where it is missing. Callers must not write
 // to one directory at the same time (see Lock).
 //

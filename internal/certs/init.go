@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +121,7 @@ func locked[T any](ctx context.Context, store Store, do func() (T, error)) (out 
 }
 
 func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
-	userCAs, err := readBundles(opts.ClientCAFiles)
+	userCAs, err := ReadBundle(opts.ClientCAFiles...)
 	refusals := []error{err}
 	for _, c := range chains {
 		c.userCAs = userCAs
@@ -229,23 +228,4 @@ func servingNames(o *InitOptions) (spec, error) {
 		return spec{}, err
 	}
 	return ServingOptions{DNSNames: append(o.Service.DNSNames(), dns...), IPs: o.IPs}.spec()
-}
-
-// readBundles reads files of CA certificates.
-func readBundles(files []string) (Bundle, error) {
-	var out Bundle
-	var errs []error
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			errs = append(errs, &RefusedError{Path: file, Reason: fmt.Sprintf("expected a readable file: %v", errors.Unwrap(err))})
-			continue
-		}
-		b, err := ParseBundle(data)
-		if err != nil {
-			errs = append(errs, &RefusedError{Path: file, Reason: err.Error()})
-		}
-		out = append(out, b...)
-	}
-	return out, errors.Join(errs...)
 }

@@ -150,19 +150,18 @@ func makePending(dir string, want spec) (*x509.CertificateRequest, error) {
 }
 
 func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
-	csrPEM, err := os.ReadFile(filepath.Join(dir, RequestFile))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read request: %w", err)
-	}
-	keyPEM, err := os.ReadFile(filepath.Join(dir, KeyFile))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read key of request: %w", err)
-	}
-	csr, err := parseRequest(csrPEM)
+	files, err := Dir(dir).Read("", RequestFile, KeyFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := ParsePrivateKey(keyPEM)
+	if len(files) < 2 {
+		return nil, nil, fs.ErrNotExist
+	}
+	csr, err := parseRequest(files[RequestFile].Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := ParsePrivateKey(files[KeyFile].Data)
 	if err != nil {
 		return nil, nil, err
 	}

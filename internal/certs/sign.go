@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -111,7 +110,7 @@ func (o SignOptions) spec() (spec, error) {
 func ReadCA(path string, now func() time.Time) (*CA, error) {
 	pair, err := ReadKeyPair(path)
 	if err != nil {
-		return nil, &RefusedError{Path: path, Reason: "expected a CA: " + strings.TrimPrefix(err.Error(), "read "+path+": ")}
+		return nil, &RefusedError{Path: path, Reason: "expected a CA: " + err.Error()}
 	}
 	ca, err := ParseCA(pair.CertPEM, pair.KeyPEM, now)
 	if err != nil {

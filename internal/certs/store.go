@@ -172,36 +172,46 @@ func (p *KeyPair) Files(bundle Bundle) Files {
 }
 
 // ReadPair reads tls.crt and tls.key of a set as ParseKeyPair does. A missing file is fs.ErrNotExist.
-func ReadPair(s Store, set string) (*KeyPair, error) {
-	files, err := s.Read(set)
+func ReadPair(s Store, set string) (*KeyPair, error) { return readPair(s, set, CertFile, KeyFile) }
+
+// ReadKeyPair reads a pair as ReadPair does: tls.crt and tls.key of a directory or, of kubeadm's files, NAME.crt and the
+// NAME.key beside it.
+func ReadKeyPair(path string) (*KeyPair, error) {
+	dir, file := filepath.Split(path)
+	name, isFile := strings.CutSuffix(file, ".crt")
+	if info, err := os.Stat(path); err != nil || info.IsDir() || !isFile {
+		return ReadPair(Dir(path), "")
+	}
+	return readPair(Dir(dir), "", file, name+".key")
+}
+
+func readPair(s Store, set, certFile, keyFile string) (*KeyPair, error) {
+	files, err := s.Read(set, certFile, keyFile)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{CertFile, KeyFile} {
+	for _, name := range []string{certFile, keyFile} {
 		if _, ok := files[name]; !ok {
 			return nil, fmt.Errorf("read pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name), Err: fs.ErrNotExist})
 		}
 	}
-	pair, err := ParseKeyPair(files[CertFile].Data, files[KeyFile].Data)
+	pair, err := ParseKeyPair(files[certFile].Data, files[keyFile].Data)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.Path(set), err)
+		return nil, fmt.Errorf("read pair %s: %w", s.Path(set, certFile), err)
 	}
 	return pair, nil
 }
 
 // ReadCertificate reads the one certificate in tls.crt of a set. What is wrong with it is *RefusedError.
 func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
-	files, err := s.Read(set)
-	if err != nil {
+	d := pairDir{store: s, name: set}
+	switch err := d.load(); {
+	case err != nil:
 		return nil, err
+	case !d.certSeen:
+		return nil, &RefusedError{Path: d.file(CertFile), Reason: "expected a certificate, found none; make it with certgen init"}
+	case d.certErr != nil:
+		return nil, &RefusedError{Path: d.file(CertFile), Reason: d.certErr.Error()}
 	}
-	file, ok := files[CertFile]
-	if !ok {
-		return nil, &RefusedError{Path: s.Path(set, CertFile), Reason: "expected a certificate, found none; make it with certgen init"}
-	}
-	cert, err := parseCertificate(file.Data)
-	if err != nil {
-		return nil, &RefusedError{Path: s.Path(set, CertFile), Reason: err.Error()}
-	}
-	return cert, nil
+	return d.cert, nil
 }

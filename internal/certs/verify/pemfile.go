@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -26,23 +27,12 @@ func readFile(path string) *pemFile {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	f := &pemFile{path: path, err: err}
-	if err != nil {
-		return f
+	info, statErr := os.Stat(path)
+	data, readErr := os.ReadFile(path)
+	f := &pemFile{path: path, plain: err == nil && link.Mode()&fs.ModeSymlink == 0, err: cmp.Or(err, statErr, readErr)}
+	if f.err == nil {
+		f.mode, f.Content = info.Mode(), *certs.ReadPEM(data)
 	}
-	f.plain = link.Mode()&fs.ModeSymlink == 0
-	info, err := os.Stat(path)
-	if err != nil {
-		f.err = err
-		return f
-	}
-	f.mode = info.Mode()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		f.err = err
-		return f
-	}
-	f.Content = *certs.ReadPEM(data)
 	return f
 }
 
