@@ -112,11 +112,11 @@ func (f *expirationFlags) report(ctx context.Context, env environment, paths []s
 	if err := f.format.Validate(); err != nil {
 		return nil, err
 	}
-	report, err := verify.Expirations(paths, opts)
+	held, err := verify.InFiles(paths, opts.Now)
 	if err != nil {
 		return nil, &usage.Error{Problems: certs.Flatten(err)}
 	}
-	return report, nil
+	return verify.ExpirationsOf(held, opts), nil
 }
 
 // pathsOrFlags wants paths and none of the flags, which are for a cluster, or a Service and no path.

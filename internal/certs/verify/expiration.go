@@ -14,38 +14,79 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// Expirations says when the certificates in files and directories and everything below them end, and their CAs. It
-// groups and reads files as Paths does; an error is a path that does not exist or holds no certificates.
-func Expirations(paths []string, opts ExpirationOptions) (*ExpirationReport, error) {
-	// C07 shall find what the states show. Its own 0 has another meaning.
-	warn := max(opts.WarnWithin, opts.FailWithin, 1)
-	targets, err := load(paths, Options{Now: opts.Now, WarnWithin: warn})
-	if err != nil {
-		return nil, err
-	}
-	r := newExpirationReport(opts)
-	r.addAuthorities(targets, opts)
-	for _, t := range targets {
-		if t.purpose == Authority || t.purpose == KeyOnly && filepath.Base(t.path) != certs.KeyFile {
-			continue
-		}
-		r.addCertificate(t.expiration(opts), t.leaf)
-	}
-	r.finish()
-	return r, nil
-}
+// sourceFile is the source that has a URI.
+const sourceFile = "file"
 
-func newExpirationReport(opts ExpirationOptions) *ExpirationReport {
-	return &ExpirationReport{
+// ExpirationsOf says when the certificates in held end, and their CAs. Each CA is listed once, as it was held first.
+func ExpirationsOf(held []Held, opts ExpirationOptions) *ExpirationReport {
+	r := &ExpirationReport{
 		APIVersion: certs.APIVersion, Kind: "ExpirationReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second),
 		Certificates: []Expiration{}, Authorities: []AuthorityExpiration{},
 	}
+	for _, h := range held {
+		r.addAuthorities(h, opts)
+	}
+	var authorities certs.Bundle
+	for _, a := range r.Authorities {
+		authorities = append(authorities, a.cert)
+	}
+	for _, h := range held {
+		if h.Serving != nil || len(h.Problems) > 0 {
+			r.addCertificate(h, authorities, opts)
+		}
+	}
+	r.setRoles()
+	for _, e := range r.Certificates {
+		r.Summary.add(e.State)
+	}
+	for _, a := range r.Authorities {
+		r.Summary.add(a.State)
+	}
+	return r
 }
 
-// addCertificate adds what is known of leaf, which is nil when there is none, and of the CA that signed it.
-func (r *ExpirationReport) addCertificate(e Expiration, leaf *x509.Certificate) {
-	if leaf != nil {
-		if i := r.issuer(leaf); i >= 0 {
+func (r *ExpirationReport) addAuthorities(h Held, opts ExpirationOptions) {
+	for i, ca := range h.Beside {
+		if ca == h.Serving {
+			continue
+		}
+		if a := r.authority(h, ca, i, opts); h.HasKey && i == 0 {
+			a.ExternallyManaged = false
+		}
+	}
+	for i, ca := range h.Trusted {
+		a := r.authority(h, ca, i, opts)
+		a.TrustedBy = append(a.TrustedBy, fmt.Sprintf("%s (%d of %d)", h.Object, i+1, len(h.Trusted)))
+		a.trustedIn = append(a.trustedIn, h.Object)
+	}
+}
+
+// authority returns what is known of the CA, the i-th that h holds.
+func (r *ExpirationReport) authority(h Held, ca *x509.Certificate, i int, opts ExpirationOptions) *AuthorityExpiration {
+	at := slices.IndexFunc(r.Authorities, func(a AuthorityExpiration) bool { return a.cert.Equal(ca) })
+	if at < 0 {
+		at = len(r.Authorities)
+		name := cmp.Or(h.Name, ca.Subject.CommonName, ca.Subject.String())
+		if h.Name != "" && i > 0 {
+			name += fmt.Sprintf("#%d", i+1)
+		}
+		e := newExpiration(h, name)
+		e.describe(ca, opts)
+		e.Findings = append(e.Findings, h.expiryFindings(ca, Authority, nil, opts)...)
+		r.Authorities = append(r.Authorities, AuthorityExpiration{Expiration: e, cert: ca})
+	}
+	return &r.Authorities[at]
+}
+
+// addCertificate adds what is known of what h serves, and of the CA that signed it.
+func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts ExpirationOptions) {
+	e := newExpiration(h, cmp.Or(h.Name, h.Object))
+	e.State, e.Missing, e.Findings = StateError, h.Missing, append(e.Findings, h.Problems...)
+	if h.Serving != nil {
+		e.describe(h.Serving, opts)
+		e.CAName = h.Serving.Issuer.CommonName
+		e.Findings = append(e.Findings, h.expiryFindings(h.Serving, Serving, authorities, opts)...)
+		if i := r.issuer(h.Serving); i >= 0 {
 			ca := &r.Authorities[i]
 			ca.Issues++
 			e.CAName, e.CASHA256, e.ExternallyManaged = ca.Name, ca.SHA256, ca.ExternallyManaged
@@ -54,43 +95,28 @@ func (r *ExpirationReport) addCertificate(e Expiration, leaf *x509.Certificate) 
 	r.Certificates = append(r.Certificates, e)
 }
 
-// finish sets what all certificates together decide.
-func (r *ExpirationReport) finish() {
-	r.setRoles()
-	for _, e := range r.Certificates {
-		r.Summary.add(e.State)
-	}
-	for _, a := range r.Authorities {
-		r.Summary.add(a.State)
-	}
-}
-
-// expiration describes the target's own certificate.
-func (t *target) expiration(opts ExpirationOptions) Expiration {
-	e := Expiration{Name: t.name, State: StateError, ExternallyManaged: true, Findings: []Finding{}}
-	if t.leaf == nil {
-		e.locate(t.path)
-		e.Missing = t.cert == nil
-		e.Findings = Sort(Run(checks, t, t.path))
-		return e
-	}
-	e.locate(t.path)
-	e.describe(t.leaf, opts)
-	e.CAName = t.leaf.Issuer.CommonName
-	for _, f := range Sort(Run(expiryChecks(), t, t.path)) {
-		if f.Object == t.path {
-			e.Findings = append(e.Findings, f)
-		}
+// newExpiration is managed elsewhere, as long as no key is at hand.
+func newExpiration(h Held, name string) Expiration {
+	e := Expiration{Name: name, Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true, Findings: []Finding{}}
+	// Without a working directory there is no URI; the path says it too.
+	if abs, err := filepath.Abs(h.Object); err == nil && h.Source == sourceFile {
+		e.URI = (&url.URL{Scheme: "file", Path: abs}).String()
 	}
 	return e
 }
 
-func (e *Expiration) locate(path string) {
-	e.Source, e.Path = "file", path
-	// Without a working directory there is no URI; the path says it too.
-	if abs, err := filepath.Abs(path); err == nil {
-		e.URI = (&url.URL{Scheme: "file", Path: abs}).String()
+// expiryFindings are those of a file that holds the certificate alone.
+func (h Held) expiryFindings(cert *x509.Certificate, purpose Purpose, seen certs.Bundle, opts ExpirationOptions) []Finding {
+	t := &target{
+		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
+		// C07 shall find what the states show. Its own 0 has another meaning.
+		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
 	}
+	out := Sort(Run(expiryChecks(), t, h.Object))
+	for i := range out {
+		out[i].Fix = cmp.Or(h.Fix, out[i].Fix)
+	}
+	return out
 }
 
 func (e *Expiration) describe(cert *x509.Certificate, opts ExpirationOptions) {
@@ -116,56 +142,6 @@ func (o ExpirationOptions) state(cert *x509.Certificate) State {
 		return StateWarn
 	}
 	return StateOK
-}
-
-// addAuthorities lists each CA once, under the name of its own files if they are there, else of the first file that
-// holds it.
-func (r *ExpirationReport) addAuthorities(targets []*target, opts ExpirationOptions) {
-	add := func(t *target, f *pemFile, i int, name string) *AuthorityExpiration {
-		cert := f.Certificates[i]
-		if i > 0 {
-			name += fmt.Sprintf("#%d", i+1)
-		}
-		at := slices.IndexFunc(r.Authorities, func(a AuthorityExpiration) bool { return a.cert.Equal(cert) })
-		if at < 0 {
-			at = len(r.Authorities)
-			a := AuthorityExpiration{cert: cert}
-			a.Name, a.Findings, a.ExternallyManaged = name, []Finding{}, true
-			a.locate(f.path)
-			a.describe(cert, opts)
-			r.Authorities = append(r.Authorities, a)
-		}
-		a := &r.Authorities[at]
-		if t.purpose == Authority && cert == t.leaf {
-			// A key that lies beside the certificate can sign: the CA is managed from here.
-			a.ExternallyManaged = t.key == nil
-			a.Findings = append(a.Findings, t.expiration(opts).Findings...)
-		}
-		return a
-	}
-	for _, t := range targets {
-		if t.purpose == Authority {
-			for i := range t.cert.Certificates {
-				add(t, t.cert, i, t.name)
-			}
-		}
-	}
-	for _, t := range targets {
-		if t.leaf == nil || t.purpose == Authority {
-			continue
-		}
-		for i := 1; i < len(t.cert.Certificates); i++ {
-			add(t, t.cert, i, t.name)
-		}
-		if t.bundle == nil {
-			continue
-		}
-		for i := range t.bundle.Certificates {
-			a := add(t, t.bundle, i, t.name+"/"+certs.BundleFile)
-			a.TrustedBy = append(a.TrustedBy, fmt.Sprintf("%s (%d of %d)", t.bundle.path, i+1, len(t.bundle.Certificates)))
-			a.trustedIn = append(a.trustedIn, t.bundle.path)
-		}
-	}
 }
 
 // issuer returns the index of the CA whose key signed cert, or -1.

@@ -20,11 +20,16 @@ const day = 24 * time.Hour
 
 func mustExpire(t *testing.T, now time.Time, paths ...string) *ExpirationReport {
 	t.Helper()
-	r, err := Expirations(paths, ExpirationOptions{WarnWithin: 30 * day, FailWithin: 7 * day, Now: now})
+	return mustExpireWithin(t, ExpirationOptions{WarnWithin: 30 * day, FailWithin: 7 * day, Now: now}, paths...)
+}
+
+func mustExpireWithin(t *testing.T, opts ExpirationOptions, paths ...string) *ExpirationReport {
+	t.Helper()
+	held, err := InFiles(paths, opts.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return ExpirationsOf(held, opts)
 }
 
 // failed tells whether anything is due, expired or in error.
@@ -57,9 +62,9 @@ func TestExpirationStates(t *testing.T) {
 		}
 	}
 	// A threshold of nothing: only an end is worth a word.
-	r, err := Expirations([]string{dir}, ExpirationOptions{Now: f.serving.Certificate.NotAfter.Add(-time.Second)})
-	if err != nil || failed(r) || len(r.Certificates[0].Findings) > 0 {
-		t.Errorf("got %+v, %v", r, err)
+	r := mustExpireWithin(t, ExpirationOptions{Now: f.serving.Certificate.NotAfter.Add(-time.Second)}, dir)
+	if failed(r) || len(r.Certificates[0].Findings) > 0 {
+		t.Errorf("got %+v", r)
 	}
 }
 

@@ -3,83 +3,54 @@
 package verify
 
 import (
-	"cmp"
 	"crypto/x509"
-	"fmt"
-	"slices"
+	"path/filepath"
+	"time"
 
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// Held is what a part of a cluster serves, stores or trusts.
+// Held is what a file, or a part of a cluster, serves, stores or trusts.
 type Held struct {
-	Source string // endpoint, Secret, APIService or ConfigMap
-	Object string // as findings call it
-	// Serving is the certificate that it serves or stores; nil where it only trusts.
+	Source string // file, endpoint, Secret, APIService or ConfigMap
+	Object string // as findings call it; of a file its path
+	Name   string // as a report calls it; empty means Object, and for CAs their common name
+	// Serving is the certificate that it serves or stores; nil where it only has CAs.
 	Serving *x509.Certificate
 	Trusted certs.Bundle // CAs
+	Beside  certs.Bundle // what else the file of a certificate holds, and that itself: CAs that nobody trusts for being there
+	HasKey  bool         // the key of the first one in Beside is there too
 	Fix     string       // what to do when one of them is due
+	Missing bool         // there is a key without its certificate
 	// Problems are why nothing could be read.
 	Problems []Finding
 }
 
-// ExpirationsOf says the same of a cluster as Expirations of files: each CA is listed once, under its common name. No key
-// is at hand, so all is managed elsewhere.
-func ExpirationsOf(held []Held, opts ExpirationOptions) *ExpirationReport {
-	r := newExpirationReport(opts)
-	var authorities certs.Bundle
-	for _, h := range held {
-		for i, ca := range h.Trusted {
-			r.trust(h, i, opts)
-			authorities = append(authorities, ca)
+// InFiles reads what files and directories and everything below them hold, as Paths does, CAs first. An error is a path
+// that does not exist or holds no certificates.
+func InFiles(paths []string, now time.Time) ([]Held, error) {
+	targets, err := load(paths, Options{Now: now})
+	if err != nil {
+		return nil, err
+	}
+	var authorities, others []Held
+	for _, t := range targets {
+		h := Held{Source: sourceFile, Object: t.path, Name: t.name}
+		switch {
+		case t.purpose == KeyOnly && filepath.Base(t.path) != certs.KeyFile: // such as kubeadm's sa.key
+		case t.leaf == nil:
+			h.Missing, h.Problems = t.cert == nil, Sort(Run(checks, t, t.path))
+			others = append(others, h)
+		case t.purpose == Authority:
+			h.Beside, h.HasKey = t.cert.Certificates, t.key != nil
+			authorities = append(authorities, h)
+		default:
+			h.Serving, h.Beside = t.leaf, t.cert.Certificates
+			others = append(others, h)
+			if t.bundle != nil {
+				others = append(others, Held{Source: sourceFile, Object: t.bundle.path, Name: t.name + "/" + certs.BundleFile, Trusted: t.bundle.Certificates})
+			}
 		}
 	}
-	for _, h := range held {
-		if h.Serving == nil && len(h.Problems) == 0 {
-			continue
-		}
-		e := Expiration{
-			Name: h.Object, Source: h.Source, Path: h.Object, Fix: h.Fix, State: StateError, ExternallyManaged: true,
-			Findings: append([]Finding{}, h.Problems...),
-		}
-		if h.Serving != nil {
-			e.describe(h.Serving, opts)
-			e.CAName = h.Serving.Issuer.CommonName
-			e.Findings = append(e.Findings, h.expiryFindings(h.Serving, Serving, authorities, opts)...)
-		}
-		r.addCertificate(e, h.Serving)
-	}
-	r.finish()
-	return r
-}
-
-// trust adds the i-th CA that h trusts.
-func (r *ExpirationReport) trust(h Held, i int, opts ExpirationOptions) {
-	ca := h.Trusted[i]
-	at := slices.IndexFunc(r.Authorities, func(a AuthorityExpiration) bool { return a.cert.Equal(ca) })
-	if at < 0 {
-		at = len(r.Authorities)
-		a := AuthorityExpiration{cert: ca, Expiration: Expiration{
-			Name: cmp.Or(ca.Subject.CommonName, ca.Subject.String()), Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true,
-		}}
-		a.describe(ca, opts)
-		a.Findings = append([]Finding{}, h.expiryFindings(ca, Authority, nil, opts)...)
-		r.Authorities = append(r.Authorities, a)
-	}
-	a := &r.Authorities[at]
-	a.TrustedBy = append(a.TrustedBy, fmt.Sprintf("%s (%d of %d)", h.Object, i+1, len(h.Trusted)))
-	a.trustedIn = append(a.trustedIn, h.Object)
-}
-
-// expiryFindings are those of a file that holds the certificate alone.
-func (h Held) expiryFindings(cert *x509.Certificate, purpose Purpose, seen certs.Bundle, opts ExpirationOptions) []Finding {
-	t := &target{
-		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
-		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
-	}
-	out := Sort(Run(expiryChecks(), t, h.Object))
-	for i := range out {
-		out[i].Fix = cmp.Or(h.Fix, out[i].Fix)
-	}
-	return out
+	return append(authorities, others...), nil
 }
