@@ -91,16 +91,9 @@ func WriteFiles(dir string, files Files) error {
 // replaceFiles replaces files one by one. Who reads between two of them finds a pair that does not match.
 func replaceFiles(dir string, files Files) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		path, tmp := filepath.Join(dir, name), filepath.Join(dir, linkPrefix+name)
-		err := removeIfThere(tmp)
-		if err == nil {
-			err = writeFile(tmp, files[name])
-		}
-		if err == nil {
-			err = os.Rename(tmp, path)
-		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("replace file: %w", err), removeIfThere(tmp))
+		write := func(tmp string) error { return writeFile(tmp, files[name]) }
+		if err := inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), write, os.Rename); err != nil {
+			return err
 		}
 	}
 	if _, ok := files[BundleFile]; !ok {
@@ -158,17 +151,8 @@ func writeFile(path string, file File) error {
 
 // replaceLink makes dir/name a symlink to target in one step, whatever file it was before.
 func replaceLink(dir, target, name string) error {
-	tmp := filepath.Join(dir, linkPrefix+name)
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove left-over link: %w", err)
-	}
-	if err := os.Symlink(target, tmp); err != nil {
-		return fmt.Errorf("make link: %w", err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
-		return errors.Join(fmt.Errorf("switch link: %w", err), os.Remove(tmp))
-	}
-	return syncDir(dir)
+	link := func(tmp string) error { return os.Symlink(target, tmp) }
+	return inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
 
 // repairLinks finishes a WriteFiles that stopped after ..data was switched. It makes missing links only: a plain file

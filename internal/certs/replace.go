@@ -32,17 +32,22 @@ func CreateFile(path string, file File) error {
 		return err
 	}
 	// A link fails where the name exists, a rename would replace a file that was made meanwhile.
-	tmp := filepath.Join(dir, ".certgen-"+rand.Text())
-	if err := writeFile(tmp, file); err != nil {
-		return errors.Join(err, removeIfThere(tmp))
+	return inOneStep(filepath.Join(dir, ".certgen-"+rand.Text()), path, func(tmp string) error { return writeFile(tmp, file) }, os.Link)
+}
+
+// inOneStep has create make the file tmp, and put, os.Rename or os.Link, give it the name path in the same directory.
+func inOneStep(tmp, path string, create func(tmp string) error, put func(tmp, path string) error) error {
+	err := removeIfThere(tmp) // of a run that was cut short
+	if err == nil {
+		err = create(tmp)
 	}
-	if err := os.Link(tmp, path); err != nil {
-		return errors.Join(fmt.Errorf("create file: %w", err), os.Remove(tmp))
+	if err == nil {
+		err = put(tmp, path)
 	}
-	if err := os.Remove(tmp); err != nil {
-		return fmt.Errorf("remove temporary file: %w", err)
+	if err := errors.Join(err, removeIfThere(tmp)); err != nil { // a rename has left nothing
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return syncDir(dir)
+	return syncDir(filepath.Dir(path))
 }
 
 func removeIfThere(path string) error {
