@@ -24,7 +24,6 @@ import (
 	"example.com/extension-apiserver/internal/usage"
 )
 
-// expirationFlags are what check-expiration takes besides paths.
 type expirationFlags struct {
 	warn, fail duration
 	cluster    cluster.Options

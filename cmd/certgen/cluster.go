@@ -12,7 +12,6 @@ import (
 	"example.com/extension-apiserver/internal/usage"
 )
 
-// clusterFlags say which cluster a command works on.
 func clusterFlags(flags *pflag.FlagSet, o *cluster.Options) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator (default: that of kubectl, or the pod's ServiceAccount)")
 	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")

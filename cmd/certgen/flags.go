@@ -140,7 +140,6 @@ func lifetimeFlags(flags *pflag.FlagSet, lifetime *time.Duration, allowLongLived
 	flags.BoolVar(allowLongLived, "allow-long-lived", false, "allow leaves that last longer than 398 days")
 }
 
-// clientFlags name a user.
 func clientFlags(flags *pflag.FlagSet, user *string, groups *[]string, allowSystemMasters *bool) {
 	flags.StringVar(user, "user", "", "name of the user, the certificate's common name")
 	flags.Var((*commaList)(groups), "group", "groups of the user, with commas or repeated")

@@ -37,7 +37,6 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Op
 	keyTypeFlag(flags, &o.KeyType)
 }
 
-// secretFlags are for pairs in the cluster.
 func secretFlags(flags *pflag.FlagSet, o *rotation.SecretOptions) {
 	flags.StringVar(&o.Secret, "secret", "", "name of the Secret with the serving pair, in the namespace of the Service, instead of --dir")
 	flags.StringVar(&o.CASecret, "ca-secret", "", "name of the Secret with the serving CA and its key, in the same namespace")
@@ -191,7 +190,6 @@ func oneOf(plan, status, abort bool) error {
 	return nil
 }
 
-// progress prints events as they come.
 func progress(env environment, format output.Format) func(rotation.Event) {
 	return func(e rotation.Event) {
 		if format == output.JSON {

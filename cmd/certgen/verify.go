@@ -21,7 +21,6 @@ import (
 	"example.com/extension-apiserver/internal/usage"
 )
 
-// verifyFlags are what verify takes besides paths.
 type verifyFlags struct {
 	files   verify.Options
 	cluster cluster.Options

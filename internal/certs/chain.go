@@ -68,7 +68,6 @@ func (c *chain) complete() error {
 	return errors.Join(errs...)
 }
 
-// load reads all directories.
 func (c *chain) load() error {
 	if err := c.ca.load(); err != nil {
 		return err

@@ -100,7 +100,6 @@ func Init(ctx context.Context, opts InitOptions) (*InitReport, error) {
 	return locked(ctx, opts.store(), func() (*InitReport, error) { return initLocked(chains, opts) })
 }
 
-// store is where the certificates are.
 func (o InitOptions) store() Store {
 	if o.Store != nil {
 		return o.Store
@@ -154,7 +153,7 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 	return report, nil
 }
 
-// Validate returns all that is wrong with the options, as *InvalidError joined by errors.Join.
+// Validate returns an InvalidError for each wrong value, joined.
 func (o InitOptions) Validate() error {
 	_, err := o.chains(o.sets())
 	return err

@@ -98,7 +98,7 @@ func servingCommonName(dns []string, ips []netip.Addr) string {
 	return dns[0][:maxLabelLength]
 }
 
-// Validate returns all that is wrong with the options, as *InvalidError joined by errors.Join.
+// Validate returns an InvalidError for each wrong value, joined.
 func (o ClientOptions) Validate() error {
 	_, err := o.spec()
 	return err

@@ -41,7 +41,7 @@ func (s Service) DNSNames() []string {
 	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." + domain}
 }
 
-// Validate returns all that is wrong, as *InvalidError joined by errors.Join.
+// Validate returns an InvalidError for each wrong value, joined.
 func (s Service) Validate() error {
 	var errs []error
 	for _, l := range []struct{ field, value, example string }{

@@ -27,7 +27,7 @@ type RemoteSigner struct {
 	Client  tls.Certificate
 }
 
-// Validate returns all that is wrong with the signer, as *InvalidError joined by errors.Join.
+// Validate returns an InvalidError for each wrong value, joined.
 func (r *RemoteSigner) Validate() error {
 	var errs []error
 	// Without https cfssl's client sends plain text, and a comma makes a group of servers.

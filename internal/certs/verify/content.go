@@ -14,7 +14,6 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// member is one certificate of a target.
 type member struct {
 	cert *x509.Certificate
 	path string // of its file

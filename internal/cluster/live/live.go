@@ -49,7 +49,7 @@ type Checked struct {
 	verify.Tally
 }
 
-// Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
+// Validate returns an certs.InvalidError for each wrong value, joined.
 func (o Options) Validate() error { return o.Service.Validate() }
 
 // observed is everything that the checks look at, read once. The checks ask nobody.
