@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -148,7 +149,9 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 	}
 	report.Next = []string{"certgen verify " + opts.Dir}
 	for _, s := range opts.sets() {
-		report.Next = append(report.Next, s.next(opts.Dir)...)
+		for _, command := range s.next {
+			report.Next = append(report.Next, filepath.FromSlash(strings.ReplaceAll(command, "DIR", filepath.Clean(opts.Dir))))
+		}
 	}
 	return report, nil
 }

@@ -4,9 +4,6 @@ package certs
 
 import (
 	"crypto/x509"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -41,7 +38,7 @@ type (
 	setDef struct {
 		name string
 		cas  []caDef
-		next func(dir string) []string // commands for the report
+		next []string // commands for the report, with DIR for the directory
 	}
 	caDef struct {
 		dir     string
@@ -53,6 +50,22 @@ type (
 		want       func(o *InitOptions) (spec, error) // names and usage; Init adds lifetime and key type
 		lifetime   time.Duration                      // unless the options say otherwise
 		afterwards string                             // what to do once it was replaced, for the report
+	}
+)
+
+// The commands that use what Init made.
+var (
+	nextServing    = []string{"extension-apiserver serve --tls-cert-file=DIR/serving/tls.crt --tls-private-key-file=DIR/serving/tls.key"}
+	nextFrontProxy = []string{"kube-apiserver --proxy-client-cert-file=DIR/front-proxy-client/tls.crt --proxy-client-key-file=DIR/front-proxy-client/tls.key " +
+		"--requestheader-client-ca-file=DIR/front-proxy-client/ca.crt --requestheader-allowed-names=" + FrontProxyUser}
+	nextKonnectivity = []string{
+		"proxy-server --server-cert=DIR/konnectivity-server/tls.crt --server-key=DIR/konnectivity-server/tls.key --server-ca-cert=DIR/konnectivity-server/ca.crt " +
+			"--cluster-cert=DIR/konnectivity-agent-server/tls.crt --cluster-key=DIR/konnectivity-agent-server/tls.key",
+		"proxy-agent --ca-cert=DIR/konnectivity-agent/ca.crt",
+		"# agents without a token: proxy-server --cluster-ca-cert=DIR/konnectivity-agent-server/ca.crt, " +
+			"proxy-agent --agent-cert=DIR/konnectivity-agent/tls.crt --agent-key=DIR/konnectivity-agent/tls.key",
+		"# kube-apiserver's EgressSelectorConfiguration: clientCert=DIR/konnectivity-apiserver-client/tls.crt " +
+			"clientKey=DIR/konnectivity-apiserver-client/tls.key caBundle=DIR/konnectivity-apiserver-client/ca.crt",
 	}
 )
 
@@ -145,35 +158,4 @@ func hostsSpec(field string, names []string) (spec, error) {
 		return spec{}, &InvalidError{field, "", "expected at least one DNS name or IP address"}
 	}
 	return ServingOptions{DNSNames: dns, IPs: toStrings(ips)}.spec()
-}
-
-// flags spells flags with the files of a directory: flags(dir, "--cert", CertFile) is --cert=dir/tls.crt.
-func flags(dir string, pairs ...string) string {
-	var out []string
-	for pair := range slices.Chunk(pairs, 2) {
-		out = append(out, pair[0]+"="+filepath.Join(dir, pair[1]))
-	}
-	return strings.Join(out, " ")
-}
-
-func nextServing(dir string) []string {
-	return []string{"extension-apiserver serve " + flags(filepath.Join(dir, ServingDir), "--tls-cert-file", CertFile, "--tls-private-key-file", KeyFile)}
-}
-
-func nextFrontProxy(dir string) []string {
-	return []string{"kube-apiserver " + flags(filepath.Join(dir, FrontProxyClientDir), "--proxy-client-cert-file", CertFile,
-		"--proxy-client-key-file", KeyFile, "--requestheader-client-ca-file", BundleFile) + " --requestheader-allowed-names=" + FrontProxyUser}
-}
-
-func nextKonnectivity(dir string) []string {
-	at := func(name string) string { return filepath.Join(dir, name) }
-	return []string{
-		"proxy-server " + flags(at(KonnectivityServerDir), "--server-cert", CertFile, "--server-key", KeyFile, "--server-ca-cert", BundleFile) + " " +
-			flags(at(KonnectivityAgentServerDir), "--cluster-cert", CertFile, "--cluster-key", KeyFile),
-		"proxy-agent " + flags(at(KonnectivityAgentDir), "--ca-cert", BundleFile),
-		"# agents without a token: proxy-server " + flags(at(KonnectivityAgentServerDir), "--cluster-ca-cert", BundleFile) +
-			", proxy-agent " + flags(at(KonnectivityAgentDir), "--agent-cert", CertFile, "--agent-key", KeyFile),
-		"# kube-apiserver's EgressSelectorConfiguration: " +
-			flags(at(KonnectivityAPIServerClientDir), "clientCert", CertFile, "clientKey", KeyFile, "caBundle", BundleFile),
-	}
 }
