@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/kubeconfig"
 	"example.com/extension-apiserver/internal/scripttest"
@@ -145,5 +148,75 @@ func TestKonnectivityJoin(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(dir, "second", filepath.Dir(socket))); err != nil || !info.IsDir() {
 		t.Errorf("the directory of the socket: %v", err)
+	}
+}
+
+// TestKonnectivitySwitch runs the commands of konnectivity/README.md that have kubeadm write kube-apiserver's manifest anew: address and port
+// stay those of this kube-apiserver, which are not those that kubeadm would take by itself.
+func TestKonnectivitySwitch(t *testing.T) {
+	type configuration struct {
+		Kind             string
+		LocalAPIEndpoint struct {
+			AdvertiseAddress string
+			BindPort         int
+		}
+		Patches struct{ Directory string }
+	}
+	var over, back string
+	for _, block := range blocks(t, "konnectivity/README.md") {
+		switch {
+		case !strings.Contains(block, "kubeadm init phase"):
+		case strings.Contains(block, "/patches"):
+			over = block
+		default:
+			back = block
+		}
+	}
+	for name, tc := range map[string]struct {
+		commands, annotation, address string
+		port                          int
+		patched                       bool
+	}{
+		"over":      {over, "10.1.0.5:6443", "10.1.0.5", 6443, true},
+		"over IPv6": {over, "'[fd00::5]:7443'", "fd00::5", 7443, true},
+		"back":      {back, "10.1.0.5:7443", "10.1.0.5", 7443, false},
+		"back IPv6": {back, "'[fd00::5]:6443'", "fd00::5", 6443, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			// Instead of the cluster's and the node's.
+			for program, script := range map[string]string{
+				"kubectl": "echo 'kind: ClusterConfiguration'\n", "kubeadm": "[ \"$*\" = 'init phase control-plane apiserver --config kubeadm.yaml' ]\n",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // G306: it is run
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			if err := os.CopyFS(filepath.Join(dir, "konnectivity"), os.DirFS(filepath.Join("..", "..", "konnectivity"))); err != nil {
+				t.Fatal(err)
+			}
+			node := filepath.Join(dir, "node")
+			scripttest.Write(t, filepath.Join(node, "manifests", "kube-apiserver.yaml"), "metadata:\n  annotations:\n"+
+				"    kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: "+tc.annotation+"\n  name: kube-apiserver\n")
+			scripttest.Shell(t, dir, strings.ReplaceAll(tc.commands, "/etc/kubernetes", node))
+			text, err := os.ReadFile(filepath.Join(dir, "kubeadm.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, second, _ := strings.Cut(string(text), "\n---\n")
+			want := configuration{Kind: "InitConfiguration"}
+			want.LocalAPIEndpoint.AdvertiseAddress, want.LocalAPIEndpoint.BindPort = tc.address, tc.port
+			if tc.patched {
+				want.Patches.Directory = filepath.Join(node, "konnectivity", "patches")
+			}
+			var got configuration
+			if err := yaml.Unmarshal([]byte(second), &got); err != nil {
+				t.Fatalf("%v in\n%s", err, text)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kubeadm's configuration (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
