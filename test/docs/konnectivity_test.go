@@ -107,7 +107,8 @@ func TestKonnectivityExpiry(t *testing.T) {
 }
 
 // TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as konnectivity/README.md says before kubeadm
-// join: owners and modes stay, and the socket, which belongs to a server, does not come along.
+// join: owners and modes stay, and the socket, which belongs to a server, does not come along. The server's image is there before kubelet
+// starts it, and kubeadm starts kube-apiserver when the server has an agent.
 func TestKonnectivityJoin(t *testing.T) {
 	dir := t.TempDir()
 	const socket = "etc/kubernetes/konnectivity-server/konnectivity-server.socket"
@@ -117,7 +118,7 @@ func TestKonnectivityJoin(t *testing.T) {
 	}
 	for name, mode := range want {
 		path := filepath.Join(dir, "first", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(name), mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte("    image: the-server:v1\n"), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,13 +130,34 @@ func TestKonnectivityJoin(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "first", socket), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for _, program := range []string{"crictl", "kubeadm"} {
+		stub(t, dir, program, "echo "+program+" \"$@\" >>log\n")
+	}
+	// The server is ready when it was asked twice.
+	stub(t, dir, "curl", "echo curl \"$@\" >>log\n[ \"$(grep -c curl log)\" = 2 ]\n")
 	for _, block := range blocks(t, "konnectivity/README.md") {
 		switch {
 		case strings.Contains(block, "-cf konnectivity.tar"):
 			scripttest.Shell(t, dir, strings.ReplaceAll(block, "-C / ", "-C first "))
 		case strings.Contains(block, "-xpf konnectivity.tar"):
-			scripttest.Shell(t, dir, strings.ReplaceAll(block, "-C / ", "-C second "))
+			scripttest.Shell(t, dir, strings.NewReplacer("-C / ", "-C second ", "/etc/kubernetes", "second/etc/kubernetes").Replace(block))
+		case strings.Contains(block, "kubeadm join"):
+			scripttest.Shell(t, dir, block)
 		}
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLog := `crictl pull the-server:v1
+kubeadm join --config kubeadm.yaml --skip-phases control-plane-prepare/control-plane,etcd-join,kubelet-wait-bootstrap,control-plane-join,wait-control-plane
+curl -fsS http://127.0.0.1:8134/readyz
+curl -fsS http://127.0.0.1:8134/readyz
+kubeadm join phase control-plane-prepare control-plane --config kubeadm.yaml
+kubeadm join --config kubeadm.yaml --skip-phases preflight,control-plane-prepare,kubelet-start
+`
+	if diff := cmp.Diff(wantLog, string(log)); diff != "" {
+		t.Errorf("commands on the new node (-want +got):\n%s", diff)
 	}
 	for name, mode := range want {
 		info, err := os.Stat(filepath.Join(dir, "second", name))
@@ -185,14 +207,8 @@ func TestKonnectivitySwitch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			// Instead of the cluster's and the node's.
-			for program, script := range map[string]string{
-				"kubectl": "echo 'kind: ClusterConfiguration'\n", "kubeadm": "[ \"$*\" = 'init phase control-plane apiserver --config kubeadm.yaml' ]\n",
-			} {
-				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // G306: it is run
-					t.Fatal(err)
-				}
-			}
-			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			stub(t, dir, "kubectl", "echo 'kind: ClusterConfiguration'\n")
+			stub(t, dir, "kubeadm", "[ \"$*\" = 'init phase control-plane apiserver --config kubeadm.yaml' ]\n")
 			if err := os.CopyFS(filepath.Join(dir, "konnectivity"), os.DirFS(filepath.Join("..", "..", "konnectivity"))); err != nil {
 				t.Fatal(err)
 			}
@@ -218,5 +234,16 @@ func TestKonnectivitySwitch(t *testing.T) {
 				t.Errorf("kubeadm's configuration (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// stub puts a program into a directory, which comes first in the path, instead of the one that is none of the test's.
+func stub(t *testing.T, dir, name, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // G306: it is run
+		t.Fatal(err)
+	}
+	if path := os.Getenv("PATH"); !strings.HasPrefix(path, dir+":") {
+		t.Setenv("PATH", dir+":"+path)
 	}
 }

@@ -92,8 +92,7 @@ func liveState(e *envtest.Environment, kubeAPIServers int, agents ...*envtest.Ko
 // balanced starts an agent that reaches the servers through the load balancer, and waits until it has so many.
 func balanced(t *testing.T, e *envtest.Environment, servers float64) *envtest.KonnectivityProcess {
 	t.Helper()
-	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+envtest.NodeAddress, fmt.Sprintf("--proxy-server-port=%d", balancerPort),
-		"--sync-interval=1s")
+	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+envtest.NodeAddress, fmt.Sprintf("--proxy-server-port=%d", balancerPort))
 	if err != nil {
 		t.Fatal(err)
 	}
