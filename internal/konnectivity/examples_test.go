@@ -72,6 +72,12 @@ var examples = []example{
 
 	{id: "T07", name: "mode", set: static, replace: []string{"--mode=grpc", "--mode=http-connect"}, want: "--mode=http-connect, and kube-apiserver speaks GRPC"},
 	{id: "T07", name: "TCP to a socket", set: shipped{mode: "http-connect-uds"}, replace: []string{udsBlock, tcpBlock}, want: "--uds-name is set, and kube-apiserver dials https://127.0.0.1:8131"},
+	{id: "T07", name: "another port", set: tcp, replace: []string{"url: https://127.0.0.1:8131", "url: https://127.0.0.1:8132"},
+		want: "--server-bind-address=127.0.0.1 --server-port=8131, and kube-apiserver dials https://127.0.0.1:8132"},
+	{id: "T07", name: "no port", set: tcp, replace: []string{"url: https://127.0.0.1:8131", "url: https://127.0.0.1"}, want: "kube-apiserver dials https://127.0.0.1"},
+	{id: "T07", name: "loopback of the other family", set: tcp, replace: []string{"url: https://127.0.0.1:8131", "url: https://[::1]:8131"}, want: "--server-bind-address=127.0.0.1"},
+	{id: "T07", name: "all IPv4 addresses, dialled by IPv6", set: tcp,
+		replace: []string{"url: https://127.0.0.1:8131", "url: https://[::1]:8131", "--server-bind-address=127.0.0.1", "--server-bind-address=0.0.0.0"}, want: "--server-bind-address=0.0.0.0"},
 	{id: "T07", name: "two paths", set: static, replace: []string{"--uds-name=" + socketPath, "--uds-name=/run/other.socket"}, want: "kube-apiserver dials " + socketPath},
 	{id: "T07", name: "108 bytes", set: static, replace: []string{"konnectivity-server.socket", strings.Repeat("x", 108-len("/etc/kubernetes/konnectivity-server/"))}, want: "at most 107 bytes"},
 	{id: "T07", name: "URL", set: static, replace: []string{"udsName: /etc", "udsName: unix:///etc", "--uds-name=/etc", "--uds-name=unix:///etc"}, want: "expected an absolute path"},

@@ -43,13 +43,13 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestIPv6Only: a cluster without IPv4 has the same manifests.
+// TestIPv6Only: a cluster without IPv4 has the same manifests, with IPv6 addresses.
 func TestIPv6Only(t *testing.T) {
 	t.Parallel()
 	for _, c := range []shipped{static, tcp, sidecar} {
 		files := c.files(t)
 		for name, text := range files {
-			files[name] = strings.NewReplacer("konnectivity.example.com", ipv6.agentServer, "https://127.0.0.1:8131", "https://[::1]:8131", "10.96.0.0/16", "fd00:96::/112").Replace(text)
+			files[name] = strings.NewReplacer("konnectivity.example.com", ipv6.agentServer, "https://127.0.0.1:8131", "https://[::1]:8131", "--server-bind-address=127.0.0.1", "--server-bind-address=::1", "10.96.0.0/16", "fd00:96::/112").Replace(text)
 		}
 		dir := newSet(t, files)
 		remove()(t, dir)
@@ -58,6 +58,20 @@ func TestIPv6Only(t *testing.T) {
 		}
 		if report := check(t, dir); len(report.Findings) > 0 {
 			t.Errorf("%s: got %+v, want no findings", c, report.Findings)
+		}
+	}
+}
+
+// TestListensEverywhere: a server that listens at all addresses is met at each.
+func TestListensEverywhere(t *testing.T) {
+	t.Parallel()
+	for bind, url := range map[string]string{"": "https://[::1]:8131", "::0": "https://127.0.0.1:8131", "0.0.0.0": "https://127.0.0.1:8131"} {
+		files := tcp.files(t)
+		for name, text := range files {
+			files[name] = strings.NewReplacer("https://127.0.0.1:8131", url, "--server-bind-address=127.0.0.1", "--server-bind-address="+bind).Replace(text)
+		}
+		if report := check(t, newSet(t, files)); len(report.Findings) > 0 {
+			t.Errorf("%q: got %+v, want no findings", bind, report.Findings)
 		}
 	}
 }

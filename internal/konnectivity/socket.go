@@ -3,6 +3,8 @@
 package konnectivity
 
 import (
+	"net"
+	"net/url"
 	"path"
 	"slices"
 
@@ -38,12 +40,29 @@ func checkSocket(s *set) []verify.Finding {
 			out = append(out, finding(p.String(), "--uds-name=%s, and kube-apiserver dials %s", name, socket))
 		case socket != "":
 			out = append(out, s.checkGroup(p)...)
+		case tcp != nil:
+			out = append(out, checkAddress(p, tcp.URL)...)
 		}
 	}
 	if len(out) == 0 && socket != "" {
 		out = s.checkVolumes(socket)
 	}
 	return out
+}
+
+// checkAddress: the server listens where kube-apiserver dials. What a name leads to is not known here.
+func checkAddress(p *program, dialled string) []verify.Finding {
+	u, err := url.Parse(dialled)
+	if err != nil {
+		return nil // kube-apiserver's own code reports it
+	}
+	port, bind := p.flagOr("server-port", "8090"), p.flags["server-bind-address"]
+	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
+	everywhere := bind == "" || listens.Equal(net.IPv6zero) || listens.Equal(net.IPv4zero) && host.To4() != nil
+	if port == u.Port() && (host == nil || everywhere || host.Equal(listens)) {
+		return nil
+	}
+	return []verify.Finding{finding(p.String(), "--server-bind-address=%s --server-port=%s, and kube-apiserver dials %s", bind, port, dialled)}
 }
 
 // checkVolumes: both see the directory of the socket, from the same volume.
