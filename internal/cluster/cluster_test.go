@@ -62,6 +62,17 @@ func TestEndpoints(t *testing.T) {
 	other := testSlice("demo", "gadgets", "https", 6443, testEndpoint("10.0.0.7", nil))
 	again := testSlice("demo", "widgets", "https", 6443, testEndpoint("10.0.0.1", nil))
 	again.Name = "again"
+	// Two pods in a dual-stack cluster: a slice of each family, in which addresses are in no order.
+	dual := func(family string, addresses ...string) *discoveryv1.EndpointSlice {
+		slice := testSlice("demo", "widgets", "https", 6443)
+		slice.Name, slice.AddressType = family, discoveryv1.AddressType(family)
+		for i, address := range addresses {
+			e := testEndpoint(address, nil)
+			e.TargetRef.Name = fmt.Sprintf("pod-%d", i+1)
+			slice.Endpoints = append(slice.Endpoints, e)
+		}
+		return slice
+	}
 	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}
 	one := cluster.Endpoint{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-10.0.0.1"}
 	two := cluster.Endpoint{Address: "10.0.0.2:6443", Pod: "pod-10.0.0.2"}
@@ -72,6 +83,10 @@ func TestEndpoints(t *testing.T) {
 		"the port of the APIService": {clustertest.New(registered, service, https, metrics, other, again), []cluster.Endpoint{one, two}},
 		"every port before registration": {clustertest.New(nil, service, https, metrics), []cluster.Endpoint{
 			one, {Address: "10.0.0.1:9090", Ready: true, Pod: "pod-10.0.0.1"}, two,
+		}},
+		"each pod's addresses together": {clustertest.New(registered, service, dual("IPv4", "10.0.0.2", "10.0.0.1"), dual("IPv6", "fd00::2", "fd00::1")), []cluster.Endpoint{
+			{Address: "10.0.0.2:6443", Ready: true, Pod: "pod-1"}, {Address: "[fd00::2]:6443", Ready: true, Pod: "pod-1"},
+			{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-2"}, {Address: "[fd00::1]:6443", Ready: true, Pod: "pod-2"},
 		}},
 		"a name":    {clustertest.New(registered, named), []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
 		"addresses": {&cluster.Cluster{EndpointAddresses: []string{"a:1"}}, []cluster.Endpoint{{Address: "a:1", Ready: true}}},

@@ -44,8 +44,8 @@ type Served struct {
 	Verdict error
 }
 
-// Endpoints returns the addresses of the Service in its EndpointSlices, ready or not, by address: those of the ports
-// that its APIServices name, of all ports while there is no APIService. A Service of type ExternalName has one, its
+// Endpoints returns the addresses of the Service in its EndpointSlices, ready or not, by pod and address: a pod in a dual-stack
+// cluster is in a slice of each family. They are those of the ports that its APIServices name, of all ports while there is no APIService. A Service of type ExternalName has one, its
 // name. EndpointAddresses replace them all.
 func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, error) {
 	if len(c.EndpointAddresses) > 0 {
@@ -84,7 +84,7 @@ func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, e
 			})
 		})...)
 	}
-	slices.SortFunc(out, func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) })
+	slices.SortFunc(out, func(a, b Endpoint) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Address, b.Address)) })
 	// While a slice is split, an endpoint is in two.
 	return slices.CompactFunc(out, func(a, b Endpoint) bool { return a.Address == b.Address }), nil
 }
