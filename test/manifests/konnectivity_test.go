@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // konnectivity renders resources and components of the folder konnectivity; one that ends with .yaml is a file of its tests.
@@ -144,5 +146,30 @@ func TestKonnectivityAlerts(t *testing.T) {
 	}
 	if !asked["KonnectivityCertificateExpires"]["konnectivity_certificates_due"] {
 		t.Errorf("no alert asks for the metric of the daily check: %v", asked)
+	}
+}
+
+// TestKonnectivityNetworkPolicy: who reaches an agent. kube-apiserver does through any agent.
+func TestKonnectivityNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/network-policy"}))
+	policies := only[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
+	agent := labels.Set{"k8s-app": "konnectivity-agent"}
+	to := peer{metav1.NamespaceSystem, agent, "10.244.1.7", map[string]int32{"health": 8093}}
+	for name, tc := range map[string]struct {
+		from peer
+		port int32
+		want bool
+	}{
+		"Prometheus":          {peer{"monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}, "10.244.0.5", nil}, 8093, true},
+		"another agent":       {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8093, true},
+		"another port":        {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8094, false},
+		"a neighbour":         {peer{metav1.NamespaceSystem, labels.Set{"k8s-app": "kube-dns"}, "10.244.0.3", nil}, 8093, false},
+		"who says it is one":  {peer{"default", agent, "10.244.0.9", nil}, 8093, false},
+		"anybody from beyond": {peer{address: "203.0.113.9"}, 8093, false},
+	} {
+		if got := allowed(t, policies, networkingv1.PolicyTypeIngress, tc.from, to, tc.port, corev1.ProtocolTCP); got != tc.want {
+			t.Errorf("%s: got %t, want %t", name, got, tc.want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
@@ -56,6 +57,9 @@ var (
 	}
 )
 
+// noAgent is what a kube-apiserver says whose server has no agent: with gRPC, and with HTTP CONNECT.
+var noAgent = regexp.MustCompile(`No agent available|proxy error from .* code 500`)
+
 // Rules returns what Check can find.
 func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, miscounted} }
 
@@ -72,7 +76,11 @@ func Check(ctx context.Context, s State) []verify.Finding {
 	for _, a := range s.Agents {
 		m, err := read(ctx, a)
 		if err != nil {
-			add(unreachable, verify.Error, a.Name, "%v", err)
+			r := unreachable
+			if noAgent.MatchString(err.Error()) {
+				r = disconnected
+			}
+			add(r, verify.Error, a.Name, "%v", err)
 			continue
 		}
 		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"), m.sum("konnectivity_network_proxy_agent_known_server_count")
@@ -108,7 +116,11 @@ func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) 
 	for _, p := range running {
 		out = append(out, Target{"Pod/" + p.Name, func(ctx context.Context) ([]byte, error) {
 			// By number: a proxied pod has no port names.
-			return client.CoreV1().Pods(p.Namespace).ProxyGet("http", p.Name, "8093", "metrics", nil).DoRaw(ctx)
+			text, err := client.CoreV1().Pods(p.Namespace).ProxyGet("http", p.Name, "8093", "metrics", nil).DoRaw(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %s", err, text) // kube-apiserver says only there what was in the way
+			}
+			return text, nil
 		}})
 	}
 	return out, nil

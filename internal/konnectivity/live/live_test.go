@@ -34,14 +34,20 @@ func server(backends int) Target {
 }
 
 func TestCheck(t *testing.T) {
-	down := Target{"agent", func(context.Context) ([]byte, error) { return nil, errors.New("connection refused") }}
+	failing := func(text string) Target {
+		return Target{"agent", func(context.Context) ([]byte, error) { return nil, errors.New(text) }}
+	}
 	for name, tc := range map[string]struct {
 		state State
 		want  []string
 	}{
-		"well":                  {State{2, []Target{agent(2, 2), agent(2, 2)}, []Target{server(2)}}, nil},
-		"no agents":             {State{1, nil, nil}, []string{"T11 konnectivity: expected agents, found none"}},
-		"agent down":            {State{1, []Target{down}, nil}, []string{"T11 agent: read metrics: connection refused"}},
+		"well":       {State{2, []Target{agent(2, 2), agent(2, 2)}, []Target{server(2)}}, nil},
+		"no agents":  {State{1, nil, nil}, []string{"T11 konnectivity: expected agents, found none"}},
+		"agent down": {State{1, []Target{failing("connection refused")}, nil}, []string{"T11 agent: read metrics: connection refused"}},
+		"kube-apiserver without agent, gRPC": {State{1, []Target{failing("the server is currently unable to handle the request: error trying to reach service: No agent available")}, nil},
+			[]string{"T12 agent: read metrics: the server is currently unable"}},
+		"kube-apiserver without agent, HTTP CONNECT": {State{1, []Target{failing("error trying to reach service: proxy error from 127.0.0.1:8131 while dialing 10.0.0.7:8093, code 500: 500 Internal Server Error")}, nil},
+			[]string{"T12 agent: read metrics: error trying to reach service"}},
 		"not metrics":           {State{1, []Target{{"agent", func(context.Context) ([]byte, error) { return []byte("<html>"), nil }}}, nil}, []string{"T11 agent: text format parsing error"}},
 		"one of two servers":    {State{2, []Target{agent(1, 2)}, nil}, []string{"T12 agent: connected to 1 servers, and there are 2 kube-apiservers"}},
 		"server without agents": {State{1, []Target{agent(1, 1)}, []Target{server(0)}}, []string{"T12 server: has no agent"}},
@@ -78,13 +84,14 @@ func TestAgents(t *testing.T) {
 	}
 	client := fake.NewClientset(pod("a", corev1.PodRunning), pod("b", corev1.PodPending))
 	var asked string
+	answered := agent(1, 1)
 	client.AddProxyReactor("pods", func(action clienttesting.Action) (bool, restclient.ResponseWrapper, error) {
 		get, ok := action.(clienttesting.ProxyGetAction)
 		if !ok {
 			return false, nil, nil
 		}
 		asked = get.GetScheme() + "://" + get.GetName() + ":" + get.GetPort() + "/" + get.GetPath()
-		return true, answer{agent(1, 1)}, nil
+		return true, answer{answered}, nil
 	})
 	agents, err := Agents(t.Context(), client)
 	if err != nil || len(agents) != 1 || agents[0].Name != "Pod/a" {
@@ -95,6 +102,13 @@ func TestAgents(t *testing.T) {
 	}
 	if want := "http://a:8093/metrics"; asked != want {
 		t.Errorf("asked for %q, want %q", asked, want)
+	}
+	// What is in the way is in the body of the answer.
+	answered = Target{"", func(context.Context) ([]byte, error) {
+		return []byte("error trying to reach service: No agent available"), errors.New("the server is currently unable to handle the request")
+	}}
+	if got := Check(t.Context(), State{1, agents, nil}); len(got) != 1 || got[0].ID != "T12" {
+		t.Errorf("got %v, want that kube-apiserver has no agent", got)
 	}
 }
 
