@@ -99,7 +99,7 @@ func TestKonnectivityExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Exits 1 or not: cron's mail is not what this is about.
-		scripttest.Shell(t, dir, strings.NewReplacer("/etc/kubernetes/konnectivity", node, "/var/lib/node_exporter", dir, "certgen check-expiration", "set +e; certgen check-expiration").Replace(script))
+		scripttest.Shell(t, dir, strings.NewReplacer("/etc/kubernetes/konnectivity", node, "/var/lib/node_exporter", dir, "/usr/local/bin/certgen", "set +e; certgen").Replace(script))
 		if got, err := os.ReadFile(filepath.Join(dir, "konnectivity.prom")); err != nil || string(got) != tc.want {
 			t.Errorf("%s: got %q, %v; want %q", name, got, err, tc.want)
 		}
@@ -115,6 +115,7 @@ func TestKonnectivityJoin(t *testing.T) {
 	key := "etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig.d/tls.key"
 	want := map[string]fs.FileMode{
 		key: 0o400, "etc/kubernetes/konnectivity/patches/kube-apiserver1+json.yaml": 0o644, "etc/kubernetes/manifests/konnectivity-server.yaml": 0o600,
+		"etc/cron.daily/konnectivity-certificates": 0o755, "usr/local/bin/certgen": 0o755,
 	}
 	for name, mode := range want {
 		path := filepath.Join(dir, "first", name)
