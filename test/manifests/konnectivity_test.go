@@ -3,13 +3,16 @@
 package manifests
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,30 +125,123 @@ func (c *cluster) tryPodAt(level string, spec corev1.PodSpec) error {
 	return err
 }
 
-// TestKonnectivityAlerts: Prometheus' parser reads each alert, and the one for missing agents compares them with the number of
-// kube-apiservers, which a wrong count of servers cannot change.
+// alertCases are what Prometheus has when alerts shall fire, and when not.
+var alertCases = []struct {
+	name, alert string
+	series      []string // a sample a minute
+	minute      int
+	want        []string // the label that tells what it is about, or "fires" where there is none
+}{
+	{"agents are connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 1)}, 1, nil},
+	{"no agent is connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 0)}, 1, []string{"fires"}},
+	{"no agent is scraped", "KonnectivityNoAgent", nil, 1, []string{"fires"}},
+
+	{"all have all", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 2), openConnections("b", 2)), 1, nil},
+	{"one has too few", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 2), openConnections("b", 1)), 1, []string{"b"}},
+	{"a wrong count", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1, 1), openConnections("a", 1), openConnections("b", 1)), 1, []string{"a", "b"}},
+	{"one was left behind", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 3)), 1, nil},
+	{"a kube-apiserver is down", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 0), openConnections("a", 1)), 1, nil},
+
+	{"kube-apiservers are known", "KonnectivityKubeAPIServersUnknown", kubeAPIServers(1, 0), 1, nil},
+	{"all are down", "KonnectivityKubeAPIServersUnknown", kubeAPIServers(0, 0), 1, []string{"fires"}},
+	{"another job", "KonnectivityKubeAPIServersUnknown", []string{`up{job="kubelet"} 1 1`}, 1, []string{"fires"}},
+
+	{"a dial fails now and then", "KonnectivityDialsFail", []string{`apiserver_egress_dialer_dial_failure_count{stage="connect"} 0+5x10`}, 10, nil},
+	{"dials fail", "KonnectivityDialsFail", []string{
+		`apiserver_egress_dialer_dial_failure_count{stage="connect",instance="a"} 0+4x10`, `apiserver_egress_dialer_dial_failure_count{stage="connect",instance="b"} 0+4x10`,
+		`apiserver_egress_dialer_dial_failure_count{stage="proxy"} 100x10`,
+	}, 10, []string{"connect"}},
+	{"dials failed once", "KonnectivityEndpointDialsFail", []string{`konnectivity_network_proxy_agent_endpoint_dial_failure_total 500x10`}, 10, nil},
+	{"dials of two agents fail", "KonnectivityEndpointDialsFail", []string{
+		`konnectivity_network_proxy_agent_endpoint_dial_failure_total{pod="a"} 0+4x10`, `konnectivity_network_proxy_agent_endpoint_dial_failure_total{pod="b"} 0+4x10`,
+	}, 10, []string{"fires"}},
+
+	{"none is due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`}, 1, nil},
+	{"some are due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`, `konnectivity_certificates_due{instance="b"} 1 1`}, 1, []string{"b"}},
+	{"the check failed", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 127 127`}, 1, []string{"a"}},
+
+	{"checked yesterday", "KonnectivityCertificatesUnchecked", checked("a", "0x4320", "0x4320"), 1440, nil},
+	{"checked three days ago", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), checked("b", "0x4320", "0+60x4320")...), 4320, []string{"a"}},
+	{"never checked", "KonnectivityCertificatesUnchecked", []string{`node_textfile_mtime_seconds{instance="a",file="/var/lib/node_exporter/other.prom"} 0x4320`}, 4320, []string{"fires"}},
+	{"checked no more", "KonnectivityCertificatesUnchecked", checked("a", "0 0", "0 0"), 60, []string{"fires"}},
+}
+
+func openConnections(pod string, servers int) string {
+	return fmt.Sprintf("konnectivity_network_proxy_agent_open_server_connections{pod=%q} %d %d", pod, servers, servers)
+}
+
+func kubeAPIServers(up ...int) []string {
+	out := []string{`up{job="kubelet",instance="x"} 1 1`}
+	for i, n := range up {
+		out = append(out, fmt.Sprintf(`up{job="apiserver",instance="%d"} %d %d`, i, n, n))
+	}
+	return out
+}
+
+// checked are what node_exporter has of the daily check.
+func checked(instance, due, modified string) []string {
+	return []string{
+		fmt.Sprintf("konnectivity_certificates_due{instance=%q} %s", instance, due),
+		fmt.Sprintf(`node_textfile_mtime_seconds{instance=%q,file="/var/lib/node_exporter/konnectivity.prom"} %s`, instance, modified),
+	}
+}
+
+// TestKonnectivityAlerts: by Prometheus' own engine, each alert fires when it shall and not otherwise. That for missing agents compares them
+// with the number of kube-apiservers, which a wrong count of servers cannot change.
 func TestKonnectivityAlerts(t *testing.T) {
-	asked := map[string]map[string]bool{} // metrics by alert
+	t.Parallel()
+	type evaluation struct {
+		Expr   string
+		Series []string
+		Minute int
+	}
+	expressions, tested := map[string]string{}, map[string]bool{}
 	for _, a := range alerts(t, parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/monitoring"}))) {
-		q := parsePromQL(t, a.Expr)[0]
-		if q.Error != "" {
-			t.Errorf("%s: %s", a.Alert, q.Error)
+		expressions[a.Alert] = a.Expr
+	}
+	var questions []evaluation
+	for _, tc := range alertCases {
+		questions = append(questions, evaluation{expressions[tc.alert], tc.series, tc.minute})
+	}
+	var answers []struct {
+		Error  string
+		Labels []map[string]string
+	}
+	askPromQL(t, questions, &answers)
+	for i, tc := range alertCases {
+		var got []string
+		for _, labels := range answers[i].Labels {
+			got = append(got, cmp.Or(labels["pod"], labels["stage"], labels["instance"], "fires"))
 		}
-		asked[a.Alert] = map[string]bool{}
-		for _, s := range q.Selectors {
-			for _, m := range s {
-				if m.Label == "__name__" {
-					asked[a.Alert][m.Value] = true
-				}
-			}
+		slices.Sort(got)
+		if !slices.Equal(tc.want, got) || answers[i].Error != "" {
+			t.Errorf("%s: %s: got %q %s, want %q", tc.alert, tc.name, got, answers[i].Error, tc.want)
+		}
+		tested[tc.alert] = tested[tc.alert] || tc.want != nil
+	}
+	for name := range expressions {
+		if !tested[name] {
+			t.Errorf("the alert %s never fires in a test", name)
 		}
 	}
-	want := map[string]bool{"konnectivity_network_proxy_agent_open_server_connections": true, "up": true}
-	if diff := cmp.Diff(want, asked["KonnectivityKubeAPIServerWithoutAgent"]); diff != "" {
-		t.Errorf("metrics of the alert for missing agents (-want +got):\n%s", diff)
+}
+
+// askPromQL has the engine of the program in ../promql evaluate expressions.
+func askPromQL(t testing.TB, questions, answers any) {
+	t.Helper()
+	input, err := json.Marshal(questions)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !asked["KonnectivityCertificateExpires"]["konnectivity_certificates_due"] {
-		t.Errorf("no alert asks for the metric of the daily check: %v", asked)
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "eval")
+	cmd.Dir, cmd.Stdin, cmd.Stderr = filepath.Join("..", "promql"), bytes.NewReader(input), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go run ./test/promql eval: %v\n%s", err, &stderr)
+	}
+	if err := json.Unmarshal(out, answers); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command promql says what Prometheus' parser makes of PromQL expressions: it reads a JSON array of them, and writes one of the same length.
+// Command promql says what Prometheus' parser makes of PromQL expressions, and `promql eval` what its engine makes of them with given series:
+// it reads a JSON array of them, and writes one of the same length.
 // It is a module of its own, so that Prometheus is none of the kit's dependencies.
 package main
 
@@ -8,7 +9,9 @@ import (
 	"encoding/json"
 	"log"
 	"os"
+	"time"
 
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -22,15 +25,25 @@ type query struct {
 type matcher struct{ Label, Op, Value string }
 
 func main() {
-	var expressions []string
-	if err := json.NewDecoder(os.Stdin).Decode(&expressions); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == "eval" {
+		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 10000, Timeout: time.Minute})
+		answer(func(e evaluation) result { return evaluate(engine, e) })
+		return
+	}
+	answer(parse)
+}
+
+// answer reads questions, and writes the answer to each.
+func answer[Q, A any](to func(Q) A) {
+	var questions []Q
+	if err := json.NewDecoder(os.Stdin).Decode(&questions); err != nil {
 		log.Fatal(err)
 	}
-	queries := make([]query, len(expressions))
-	for i, expression := range expressions {
-		queries[i] = parse(expression)
+	answers := make([]A, len(questions))
+	for i, q := range questions {
+		answers[i] = to(q)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(queries); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(answers); err != nil {
 		log.Fatal(err)
 	}
 }
