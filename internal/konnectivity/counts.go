@@ -17,7 +17,7 @@ func checkCounts(s *set) []verify.Finding {
 		if leases && p.flags["kubeconfig"] == "" {
 			out = append(out, finding(p.String(), "no --kubeconfig, with which the server writes its Lease"))
 		}
-		count := p.flagOr("server-count", "1")
+		count := p.flag("server-count")
 		if !leases && p.replicas > 0 && count != strconv.Itoa(int(p.replicas)) {
 			out = append(out, finding(p.String(), "--server-count=%s, and there are %d replicas", count, p.replicas))
 		}
@@ -28,8 +28,8 @@ func checkCounts(s *set) []verify.Finding {
 			case counts && !leases:
 				out = append(out, finding(p.String(), "no --enable-lease-controller, and agents have --count-server-leases (%s)", a))
 			case leases:
-				for flag, standard := range map[string]string{"lease-namespace": "kube-system", "lease-label": "k8s-app=konnectivity-server"} {
-					if want, got := p.flagOr(flag, standard), a.flagOr(flag, standard); got != want {
+				for _, flag := range []string{"lease-namespace", "lease-label"} {
+					if want, got := p.flag(flag), a.flag(flag); got != want {
 						out = append(out, finding(p.String(), "--%s=%s, and agents have %s", flag, want, got))
 					}
 				}

@@ -3,8 +3,12 @@
 package konnectivity
 
 import (
+	"context"
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -76,14 +80,90 @@ func TestListensEverywhere(t *testing.T) {
 	}
 }
 
-// accepted: the program itself, with its own option package, accepts the names and the types of all flags. With --help it does nothing else.
+// accepted: the program itself, with its own option package, accepts all flags and what they are together.
 func accepted(t *testing.T, p *program) {
 	t.Helper()
-	name := map[bool]string{true: serverImage, false: agentImage}[p.container.Name == serverName]
-	args := slices.Concat(p.container.Args, []string{"--help"})
-	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, name), args...).CombinedOutput()
+	if out := validate(t, p, p.container.Args...); !strings.Contains(out, valid[p.container.Name]) {
+		t.Errorf("%s %q: got\n%s\nwant it to fail with %q, after its options were validated", p.container.Name, p.container.Args, out, valid[p.container.Name])
+	}
+}
+
+// valid is what a program says that has validated its options, and then finds nothing in its files.
+var valid = map[string]string{serverName: "failed to load kubernetes client config", agentName: "failed to run proxy connection"}
+
+// validate runs a program whose files are all empty, so that it ends before it serves or connects, and returns why.
+func validate(t *testing.T, p *program, args ...string) string {
+	t.Helper()
+	var empty []string
+	for _, arg := range args {
+		if name, value, _ := strings.Cut(arg, "="); strings.HasPrefix(value, "/") && name != "--uds-name" {
+			arg = name + "=" + os.DevNull
+		}
+		empty = append(empty, arg)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, binary(p), empty...).CombinedOutput()
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+		t.Errorf("%s %q: %v; run make controlplane if there is no such program\n%.300s", binary(p), empty, err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1]
+}
+
+func binary(p *program) string {
+	name := map[string]string{serverName: serverImage, agentName: agentImage}[p.container.Name]
+	return filepath.Join(root, "bin", envtest.DefaultMinor, name)
+}
+
+// TestRefused: what the programs refuse is found so.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	s, err := load(newSet(t, static.files(t)), time.Now())
 	if err != nil {
-		t.Errorf("%s %q: %v; run make controlplane if there is no such program\n%.300s", name, args, err, out)
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		program *program
+		arg     string
+		want    string
+	}{
+		"misspelt":          {s.servers[0], "--servre-count=1", "unknown flag"},
+		"no duration":       {s.servers[0], "--keepalive-time=30", "invalid argument"},
+		"flags of two ways": {s.servers[0], "--cluster-ca-cert=/ca.crt", "can not be used when agent authentication is enabled"},
+		"misspelt agent's":  {s.agents[0], "--sync-intervall=5s", "unknown flag"},
+		"interval and cap":  {s.agents[0], "--sync-interval=60s", "must be less than sync interval cap"},
+	} {
+		if out := validate(t, tc.program, append(slices.Clone(tc.program.container.Args), tc.arg)...); !strings.Contains(out, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, out, tc.want)
+		}
+	}
+}
+
+// TestDefaults: the rules know the defaults of the programs' flags.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	s, err := load(newSet(t, static.files(t)), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, agents := map[string]string{}, map[string]string{}
+	for p, got := range map[*program]map[string]string{s.servers[0]: servers, s.agents[0]: agents} {
+		help, err := exec.CommandContext(t.Context(), binary(p), "--help").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v", binary(p), err)
+		}
+		for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) .*\(default "?(.*?)"?\)$`).FindAllStringSubmatch(string(help), -1) {
+			got[match[1]] = match[2]
+		}
+	}
+	for flag, want := range defaults {
+		if got := servers[flag]; got != want {
+			t.Errorf("the server's default of --%s is %q, the rules have %q", flag, got, want)
+		}
+		if got, ok := agents[flag]; ok && got != want {
+			t.Errorf("the agent's default of --%s is %q, the rules have %q", flag, got, want)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func checkSocket(s *set) []verify.Finding {
 	}
 	mode := map[apiserver.ProtocolType]string{apiserver.ProtocolGRPC: "grpc", apiserver.ProtocolHTTPConnect: "http-connect"}[c.ProxyProtocol]
 	for _, p := range s.servers {
-		if got := p.flagOr("mode", "grpc"); mode != "" && got != mode {
+		if got := p.flag("mode"); mode != "" && got != mode {
 			out = append(out, finding(p.String(), "--mode=%s, and kube-apiserver speaks %s", got, c.ProxyProtocol))
 		}
 		switch name := p.flags["uds-name"]; {
@@ -56,7 +56,7 @@ func checkAddress(p *program, dialled string) []verify.Finding {
 	if err != nil {
 		return nil // kube-apiserver's own code reports it
 	}
-	port, bind := p.flagOr("server-port", "8090"), p.flags["server-bind-address"]
+	port, bind := p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
 	everywhere := bind == "" || listens.Equal(net.IPv6zero) || listens.Equal(net.IPv4zero) && host.To4() != nil
 	if port == u.Port() && (host == nil || everywhere || host.Equal(listens)) {
