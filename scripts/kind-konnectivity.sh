@@ -107,11 +107,20 @@ EOF
 
 # from_the_start is called before anything else is done to the cluster.
 from_the_start() {
-  on_node 'grep -q -- --egress-selector-config-file= /etc/kubernetes/manifests/kube-apiserver.yaml' ||
-    fail "kube-apiserver of the new cluster has no egress selector"
-  if on_node 'cat /etc/kubernetes/pki/apiserver.crt' | openssl x509 -noout -ext subjectAltName | grep -E 'localhost|127\.0\.0\.1'; then
-    fail "kube-apiserver's certificate has names that kubeadm does not give it"
-  fi
+  local certificate names expected
+  certificate=$(on_node 'cat /etc/kubernetes/pki/apiserver.crt')
+  names=$(openssl x509 -noout -ext subjectAltName <<<"$certificate" | tr -d ' ' | tr , '\n' | grep -E '^(DNS|IPAddress):' | sort -u)
+  # The control plane endpoint has the node's name.
+  expected=$(printf '%s\n' "DNS:$node" DNS:kubernetes DNS:kubernetes.default DNS:kubernetes.default.svc DNS:kubernetes.default.svc.cluster.local \
+    "IPAddress:$("$kubectl" get service kubernetes -o jsonpath='{.spec.clusterIP}')" "IPAddress:$address" | sort)
+  [ "$names" = "$expected" ] || fail "kube-apiserver's certificate has the names $names; kubeadm gives it $expected"
+}
+
+# patched fails unless kube-apiserver's manifest has all of the egress selector, or with an argument nothing of it.
+patched() {
+  local found
+  found=$(on_node "grep -cE -- '--egress-selector-config-file=|mountPath: /etc/kubernetes/konnectivity|^    - 65532$' /etc/kubernetes/manifests/kube-apiserver.yaml || true")
+  [ "$found" = "${1:-5}" ] || fail "kube-apiserver's manifest has $found of the flag, three mounts and the group, expected ${1:-5}"
 }
 
 # demo is what the section about the sidecar expects: a kube-apiserver, the overlay, a namespace. The Service gets its address.
@@ -174,8 +183,9 @@ suite_through_kind() { suite "$("$kubectl" config view --raw -o jsonpath='{.clus
 scripts/build.sh
 cluster_config >"$work/cluster.yaml"
 KIND_CONFIG=$work/cluster.yaml scripts/kind.sh up
-from_the_start
 address=$("$kubectl" get node "$node" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
+from_the_start
+patched
 "$engine" cp --quiet bin/certgen "$node:/usr/local/bin/"
 load_images
 scripts/kind.sh load
@@ -184,7 +194,8 @@ follow Certificates
 static_pod
 scripts/kind.sh deploy
 suite_through_kind
-restarted "Switch kube-apiserver back"
+restarted "Switch kube-apiserver back" # as kubeadm upgrade does without --patches
+patched 0
 follow "Remove konnectivity"
 answers "without konnectivity"
 
@@ -197,5 +208,8 @@ remove_sidecar
 
 static_pod
 restarted "Switch kube-apiserver over"
+patched
+follow "Switch kube-apiserver over" # as kubeadm upgrade does with --patches
+patched
 follow "Check it"
 suite_through_kind
