@@ -3,6 +3,7 @@
 package konnectivity
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -32,14 +33,10 @@ type handshake struct {
 // to kube-apiserver the one that must have a name.
 func (s *set) handshakes() []handshake {
 	var out []handshake
-	_, where := s.selection()
-	_, tcp := s.transport()
+	_, tcp, where := s.transport()
 	for _, p := range s.servers {
 		if tcp != nil && tcp.TLSConfig != nil {
-			name := tcp.TLSConfig.TLSServerName
-			if name == "" {
-				name = hostname(tcp.URL)
-			}
+			name := cmp.Or(tcp.TLSConfig.TLSServerName, parseURL(tcp.URL).Hostname())
 			out = append(out,
 				handshake{"the server's certificate for kube-apiserver", p.String(), p.flags["server-cert"], tcp.TLSConfig.CABundle, x509.ExtKeyUsageServerAuth, name},
 				handshake{"kube-apiserver's client certificate", where, tcp.TLSConfig.ClientCert, p.flags["server-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
@@ -54,12 +51,12 @@ func (s *set) handshakes() []handshake {
 	return slices.DeleteFunc(out, func(h handshake) bool { return h.cert == "" || h.cas == "" })
 }
 
-func hostname(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
+// parseURL returns an empty URL for what is none.
+func parseURL(address string) *url.URL {
+	if u, err := url.Parse(address); err == nil {
+		return u
 	}
-	return u.Hostname()
+	return &url.URL{}
 }
 
 // checkNames: a certificate contains the name or address that its client dials.
@@ -80,10 +77,7 @@ func checkNames(s *set) []verify.Finding {
 	}
 	for _, p := range s.servers {
 		cluster := s.kubeconfigCluster(p)
-		dialled := cluster.TLSServerName
-		if dialled == "" {
-			dialled = hostname(cluster.Server)
-		}
+		dialled := cmp.Or(cluster.TLSServerName, parseURL(cluster.Server).Hostname())
 		for _, k := range s.apiServers {
 			check("kube-apiserver's certificate, for the server's kubeconfig", k.flags["tls-cert-file"], dialled)
 		}
@@ -96,17 +90,16 @@ func checkNames(s *set) []verify.Finding {
 func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
 	name := p.flags["kubeconfig"]
 	config, err := clientcmd.LoadFromFile(s.file(name))
-	if err != nil || config.Contexts[config.CurrentContext] == nil {
+	if err != nil || clientcmdapi.MinifyConfig(config) != nil {
 		return clientcmdapi.Cluster{}
 	}
-	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
-	if cluster == nil {
-		return clientcmdapi.Cluster{}
+	for _, cluster := range config.Clusters { // that of the current context
+		if file := cluster.CertificateAuthority; file != "" && !path.IsAbs(file) {
+			cluster.CertificateAuthority = path.Join(path.Dir(name), file)
+		}
+		return *cluster
 	}
-	if file := cluster.CertificateAuthority; file != "" && !path.IsAbs(file) {
-		cluster.CertificateAuthority = path.Join(path.Dir(name), file)
-	}
-	return *cluster
+	return clientcmdapi.Cluster{}
 }
 
 // checkCAs: only CAs that sign nothing else decide who is an agent or kube-apiserver, because konnectivity accepts any client
@@ -124,8 +117,7 @@ func checkCAs(s *set) []verify.Finding {
 			out = append(out, finding(p.String(), "--server-ca-cert and --cluster-ca-cert have the same CA: an agent's certificate passes for kube-apiserver's"))
 		}
 	}
-	if _, tcp := s.transport(); tcp != nil && tcp.TLSConfig != nil && tcp.TLSConfig.CABundle == "" {
-		_, where := s.selection()
+	if _, tcp, where := s.transport(); tcp != nil && tcp.TLSConfig != nil && tcp.TLSConfig.CABundle == "" {
 		out = append(out, finding(where, "tlsConfig has no caBundle, so any CA that the machine trusts can vouch for the server"))
 	}
 	return append(out, s.checkPeers()...)
@@ -183,15 +175,16 @@ func (s *set) checkPeers() []verify.Finding {
 // pairFindings are those of certgen verify for each pair that the set uses.
 func (s *set) pairFindings() []verify.Finding {
 	var dirs []string
-	for _, h := range s.handshakes() {
-		if file := s.file(h.cert); file != "" {
+	add := func(name string) {
+		if file := s.file(name); file != "" {
 			dirs = append(dirs, filepath.Dir(file))
 		}
 	}
+	for _, h := range s.handshakes() {
+		add(h.cert)
+	}
 	for _, p := range s.servers {
-		if file := s.file(path.Join(p.flags["kubeconfig"]+".d", certs.CertFile)); file != "" {
-			dirs = append(dirs, filepath.Dir(file))
-		}
+		add(path.Join(p.flags["kubeconfig"]+".d", certs.CertFile))
 	}
 	slices.Sort(dirs)
 	var out []verify.Finding

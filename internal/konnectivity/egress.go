@@ -73,16 +73,16 @@ func (s *set) selection() (*apiserver.Connection, string) {
 	return nil, e.where
 }
 
-// transport returns how kube-apiserver reaches the server: by the path of a socket or by TCP, or neither.
-func (s *set) transport() (socket string, tcp *apiserver.TCPTransport) {
-	c, _ := s.selection()
+// transport returns how kube-apiserver reaches the server, by the path of a socket or by TCP or neither, and where the configuration is.
+func (s *set) transport() (socket string, tcp *apiserver.TCPTransport, where string) {
+	c, where := s.selection()
 	if c == nil || c.Transport == nil {
-		return "", nil
+		return "", nil, where
 	}
 	if c.Transport.UDS != nil {
 		socket = c.Transport.UDS.UDSName
 	}
-	return socket, c.Transport.TCP
+	return socket, c.Transport.TCP, where
 }
 
 // checkEgress asks kube-apiserver's own code, whose decoding is strict.
@@ -131,10 +131,9 @@ func (s *set) localFiles(t *apiserver.TLSConfig) {
 
 // checkPlainHTTP: kube-apiserver accepts such a URL and panics without a TLS configuration (kubernetes/kubernetes#92690).
 func checkPlainHTTP(s *set) []verify.Finding {
-	_, tcp := s.transport()
+	_, tcp, where := s.transport()
 	if tcp == nil || !strings.HasPrefix(strings.ToLower(tcp.URL), "http:") {
 		return nil
 	}
-	_, where := s.selection()
 	return []verify.Finding{finding(where, "the selection cluster has the URL %s", tcp.URL)}
 }

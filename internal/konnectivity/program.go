@@ -12,6 +12,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"example.com/extension-apiserver/internal/certs/verify"
 )
 
 // workload is what makes pods, or one static pod.
@@ -38,6 +41,17 @@ const (
 	apiServerName, apiServerImage = "kube-apiserver", "kube-apiserver"
 )
 
+// role is what some programs of a set are.
+type role struct {
+	name     string
+	programs []*program
+	missing  verify.Severity // of a finding that there is none
+}
+
+func (s *set) roles() []role {
+	return []role{{apiServerName, s.apiServers, verify.Info}, {serverName, s.servers, verify.Error}, {agentName, s.agents, verify.Error}}
+}
+
 func (s *set) findPrograms() {
 	for _, w := range s.workloads() {
 		for _, c := range slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers) {
@@ -56,10 +70,7 @@ func (s *set) findPrograms() {
 
 // flags reads a container's arguments. kubeadm writes them into the command, after the program.
 func (s *set) flags(w *workload, c corev1.Container) map[string]string {
-	args := c.Args
-	if len(c.Command) > 1 {
-		args = slices.Concat(c.Command[1:], args)
-	}
+	args := slices.Concat(c.Command[min(1, len(c.Command)):], c.Args)
 	out := map[string]string{}
 	for i, arg := range args {
 		name, value, found := strings.Cut(arg, "=")
@@ -89,9 +100,9 @@ func (s *set) workloads() []*workload {
 		case *corev1.Pod:
 			out = append(out, &workload{o.file, "Pod", v.ObjectMeta, 0, corev1.PodTemplateSpec{ObjectMeta: v.ObjectMeta, Spec: v.Spec}})
 		case *appsv1.Deployment:
-			out = append(out, &workload{o.file, "Deployment", v.ObjectMeta, replicas(v.Spec.Replicas), v.Spec.Template})
+			out = append(out, &workload{o.file, "Deployment", v.ObjectMeta, ptr.Deref(v.Spec.Replicas, 1), v.Spec.Template})
 		case *appsv1.StatefulSet:
-			out = append(out, &workload{o.file, "StatefulSet", v.ObjectMeta, replicas(v.Spec.Replicas), v.Spec.Template})
+			out = append(out, &workload{o.file, "StatefulSet", v.ObjectMeta, ptr.Deref(v.Spec.Replicas, 1), v.Spec.Template})
 		case *appsv1.DaemonSet:
 			out = append(out, &workload{o.file, "DaemonSet", v.ObjectMeta, 0, v.Spec.Template})
 		}
@@ -99,48 +110,30 @@ func (s *set) workloads() []*workload {
 	return out
 }
 
-// replicas: without a number Kubernetes makes one.
-func replicas(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
-}
-
 // volumeAt returns the volume that the program sees at a path, and its mount: the one with the longest path.
 func (p *program) volumeAt(name string) (*corev1.Volume, *corev1.VolumeMount) {
-	var best *corev1.VolumeMount
-	for i, m := range p.container.VolumeMounts {
-		inside := name == m.MountPath || strings.HasPrefix(name, strings.TrimSuffix(m.MountPath, "/")+"/")
-		if inside && (best == nil || len(m.MountPath) > len(best.MountPath)) {
-			best = &p.container.VolumeMounts[i]
-		}
-	}
-	if best == nil {
+	mounts := slices.DeleteFunc(slices.Clone(p.container.VolumeMounts), func(m corev1.VolumeMount) bool {
+		return name != m.MountPath && !strings.HasPrefix(name, strings.TrimSuffix(m.MountPath, "/")+"/")
+	})
+	if len(mounts) == 0 {
 		return nil, nil
 	}
-	for i, v := range p.pod.Spec.Volumes {
-		if v.Name == best.Name {
-			return &p.pod.Spec.Volumes[i], best
-		}
+	best := slices.MaxFunc(mounts, func(a, b corev1.VolumeMount) int { return cmp.Compare(len(a.MountPath), len(b.MountPath)) })
+	i := slices.IndexFunc(p.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == best.Name })
+	if i < 0 {
+		return nil, &best
 	}
-	return nil, best
+	return &p.pod.Spec.Volumes[i], &best
 }
 
 // user returns user and group of the program's process; nil for what the image decides.
 func (p *program) user() (user, group *int64) {
-	if pod := p.pod.Spec.SecurityContext; pod != nil {
-		user, group = pod.RunAsUser, pod.RunAsGroup
-	}
-	if own := p.container.SecurityContext; own != nil {
-		if own.RunAsUser != nil {
-			user = own.RunAsUser
-		}
-		if own.RunAsGroup != nil {
-			group = own.RunAsGroup
-		}
-	}
-	return user, group
+	pod, own := p.podContext(), cmp.Or(p.container.SecurityContext, &corev1.SecurityContext{})
+	return cmp.Or(own.RunAsUser, pod.RunAsUser), cmp.Or(own.RunAsGroup, pod.RunAsGroup)
+}
+
+func (p *program) podContext() *corev1.PodSecurityContext {
+	return cmp.Or(p.pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
 }
 
 var variable = regexp.MustCompile(`\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)

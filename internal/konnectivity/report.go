@@ -46,7 +46,11 @@ func Verify(dir string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	for _, file := range opts.ClientCAFiles {
-		b, err := readCAs(file, opts.Now)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read CAs: %w", err)
+		}
+		b, err := certs.ParseCAs(data, file, opts.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -66,21 +70,10 @@ func (s *set) parts() []Part {
 	if e, err := s.egress(); err == nil {
 		out = append(out, Part{Role: "egress", Object: e.where})
 	}
-	for _, group := range []struct {
-		role     string
-		programs []*program
-	}{{apiServerName, s.apiServers}, {serverName, s.servers}, {agentName, s.agents}} {
-		for _, p := range group.programs {
-			out = append(out, Part{Role: group.role, Object: p.String(), Image: p.container.Image})
+	for _, r := range s.roles() {
+		for _, p := range r.programs {
+			out = append(out, Part{Role: r.name, Object: p.String(), Image: p.container.Image})
 		}
 	}
 	return out
-}
-
-func readCAs(path string, now time.Time) (certs.Bundle, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read CAs: %w", err)
-	}
-	return certs.ParseCAs(data, path, now)
 }

@@ -35,8 +35,8 @@ var rules = []verify.Check[*set]{
 		"the certificate does not contain the name or address that is dialled",
 		"issue it again with that name, or dial a name that it contains"),
 	verify.NewCheck("T07", checkSocket,
-		"kube-apiserver and the server do not meet: another protocol, path or volume, or kube-apiserver may not open the socket",
-		"use the same mode and the same directory on both sides, owned by 65532, and give kube-apiserver that group"),
+		"kube-apiserver and the server do not meet: another protocol, address, path or volume, or kube-apiserver may not open the socket",
+		"use the same mode and address on both sides, or the same directory, owned by 65532, and give kube-apiserver that group"),
 	verify.NewCheck("T08", checkCounts,
 		"agents do not learn how many servers there are, so a kube-apiserver has no agent",
 		"use Leases on both sides in the same namespace, as the manifests do, or set --server-count to the number of kube-apiservers"),
@@ -51,17 +51,9 @@ func checkParts(s *set) []verify.Finding {
 	if _, err := s.egress(); err != nil {
 		out = append(out, finding("", "%v", err))
 	}
-	for _, part := range []struct {
-		name     string
-		programs []*program
-		severity verify.Severity
-	}{
-		{serverName, s.servers, verify.Error},
-		{agentName, s.agents, verify.Error},
-		{apiServerName, s.apiServers, verify.Info},
-	} {
-		if len(part.programs) == 0 {
-			out = append(out, verify.Finding{Severity: part.severity, Evidence: "expected a container " + part.name + ", found none"})
+	for _, r := range s.roles() {
+		if len(r.programs) == 0 {
+			out = append(out, verify.Finding{Severity: r.missing, Evidence: "expected a container " + r.name + ", found none"})
 		}
 	}
 	return out

@@ -100,10 +100,7 @@ func (s *set) file(path string) string {
 
 // bundle reads the certificates in the file of a path; nil if it is missing or cannot be parsed, which checkPeers reports.
 func (s *set) bundle(path string) certs.Bundle {
-	b, err := s.readBundle(path)
-	if err != nil {
-		return nil
-	}
+	b, _ := s.readBundle(path)
 	return b
 }
 

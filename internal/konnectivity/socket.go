@@ -4,12 +4,12 @@ package konnectivity
 
 import (
 	"net"
-	"net/url"
 	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/utils/ptr"
 
 	"example.com/extension-apiserver/internal/certs/verify"
 )
@@ -19,11 +19,11 @@ const maxSocketPath = 107
 
 // checkSocket: both ends speak the same protocol at the same place, and kube-apiserver may connect.
 func checkSocket(s *set) []verify.Finding {
-	c, where := s.selection()
+	c, _ := s.selection()
 	if c == nil {
 		return nil
 	}
-	socket, tcp := s.transport()
+	socket, tcp, where := s.transport()
 	var out []verify.Finding
 	if socket != "" && (!path.IsAbs(socket) || len(socket) > maxSocketPath) {
 		out = append(out, finding(where, "the path of the socket is %q, expected an absolute path of at most %d bytes without unix://", socket, maxSocketPath))
@@ -52,11 +52,7 @@ func checkSocket(s *set) []verify.Finding {
 
 // checkAddress: the server listens where kube-apiserver dials. What a name leads to is not known here.
 func checkAddress(p *program, dialled string) []verify.Finding {
-	u, err := url.Parse(dialled)
-	if err != nil {
-		return nil // kube-apiserver's own code reports it
-	}
-	port, bind := p.flag("server-port"), p.flags["server-bind-address"]
+	u, port, bind := parseURL(dialled), p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
 	everywhere := bind == "" || listens.Equal(net.IPv6zero) || listens.Equal(net.IPv4zero) && host.To4() != nil
 	if port == u.Port() && (host == nil || everywhere || host.Equal(listens)) {
@@ -82,7 +78,7 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 			found("the socket itself is mounted at %s; each start of the server makes another, which the mount does not show", mount.MountPath)
 		case mount.ReadOnly && slices.Contains(s.servers, p):
 			found("%s is mounted read-only, and the server makes the socket in it", mount.MountPath)
-		case createdByKubelet(volume):
+		case volume.HostPath != nil && ptr.Deref(volume.HostPath.Type, "") == corev1.HostPathDirectoryOrCreate:
 			found("the volume %s has the type %s: kubelet makes a directory for root only", volume.Name, *volume.HostPath.Type)
 		}
 		if volume.HostPath != nil {
@@ -95,10 +91,6 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 		out = append(out, finding(s.servers[0].String(), "%s is in different volumes of kube-apiserver and of the server", path.Dir(socket)))
 	}
 	return out
-}
-
-func createdByKubelet(v *corev1.Volume) bool {
-	return v.HostPath != nil && v.HostPath.Type != nil && *v.HostPath.Type == corev1.HostPathDirectoryOrCreate
 }
 
 // checkGroup: the server makes the socket with mode 0770, so kube-apiserver needs its user or group, or to be root, which its image is.
@@ -120,14 +112,11 @@ func (s *set) checkGroup(server *program) []verify.Finding {
 
 // groups are those of the program's process that the manifest gives it.
 func (p *program) groups() []int64 {
-	var out []int64
-	if _, group := p.user(); group != nil {
-		out = append(out, *group)
-	}
-	if pod := p.pod.Spec.SecurityContext; pod != nil {
-		out = append(out, pod.SupplementalGroups...)
-		if pod.FSGroup != nil {
-			out = append(out, *pod.FSGroup)
+	out := slices.Clone(p.podContext().SupplementalGroups)
+	_, own := p.user()
+	for _, group := range []*int64{own, p.podContext().FSGroup} {
+		if group != nil {
+			out = append(out, *group)
 		}
 	}
 	return out

@@ -127,12 +127,9 @@ func (e *Environment) setTunnel(k *KubeAPIServer, t Tunnel) error {
 		t.Network = e.options.Network
 	}
 	k.tunnel = t
-	file := ""
-	if t.Mode != "" {
-		var err error
-		if file, err = e.egressFile(k); err != nil {
-			return err
-		}
+	file, err := e.egressFile(k)
+	if err != nil {
+		return err
 	}
 	k.command = override(k.command, []string{
 		"--egress-selector-config-file=" + file,
@@ -141,8 +138,11 @@ func (e *Environment) setTunnel(k *KubeAPIServer, t Tunnel) error {
 	return nil
 }
 
-// egressFile writes the shipped configuration with the paths of this machine.
+// egressFile writes the shipped configuration with the paths of this machine, if kube-apiserver has a tunnel.
 func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
+	if k.tunnel.Mode == "" {
+		return "", nil
+	}
 	data, err := konnectivity.FS.ReadFile("egress/" + string(k.tunnel.Mode) + ".yaml")
 	if err != nil {
 		return "", fmt.Errorf("read the egress selector configuration: %w", err)
@@ -150,12 +150,16 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 	if err := os.MkdirAll(e.socketDir(k), 0o700); err != nil {
 		return "", fmt.Errorf("make the directory of the socket: %w", err)
 	}
-	here := strings.NewReplacer("/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/", "/etc/kubernetes/konnectivity/", e.pki.dir+"/")
 	path := filepath.Join(e.Dir, k.host.name+"-egress.yaml")
-	if err := os.WriteFile(path, []byte(here.Replace(string(data))), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(e.here(k).Replace(string(data))), 0o600); err != nil {
 		return "", fmt.Errorf("write the egress selector configuration: %w", err)
 	}
 	return path, nil
+}
+
+// here replaces paths of the manifests by those of this machine, and before them what else is given.
+func (e *Environment) here(k *KubeAPIServer, first ...string) *strings.Replacer {
+	return strings.NewReplacer(append(first, "/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/", "/etc/kubernetes/konnectivity/", e.pki.dir+"/")...)
 }
 
 func (e *Environment) socketDir(k *KubeAPIServer) string { return filepath.Join(e.Dir, k.host.name) }
@@ -177,16 +181,15 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 	if k.tunnel.Mode == "" {
 		return nil
 	}
-	shipped, err := e.shippedArgs(ctx, "konnectivity-server", "server/static-pod", k.tunnel.serverComponents()...)
-	if err != nil {
-		return err
-	}
 	kubeconfig, err := e.kubeconfig(k, konnectivityUser, nil)
 	if err != nil {
 		return err
 	}
-	here := strings.NewReplacer("/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/",
-		"/etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig", kubeconfig, "/etc/kubernetes/konnectivity/", e.pki.dir+"/")
+	here := e.here(k, "/etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig", kubeconfig)
+	command, err := e.shippedCommand(ctx, here, "proxy-server", "konnectivity-server", "server/static-pod", k.tunnel.serverComponents()...)
+	if err != nil {
+		return err
+	}
 	args := []string{
 		// A test need not wait for tunnels that are held open. Zero would wait without end.
 		"--graceful-shutdown-timeout=1s",
@@ -195,19 +198,15 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 	if n := k.tunnel.ServerCount; n > 0 {
 		args = append(args, "--enable-lease-controller=false", fmt.Sprintf("--server-count=%d", n))
 	}
-	command := []string{e.Binary("proxy-server")}
-	for _, arg := range shipped {
-		command = append(command, here.Replace(arg))
-	}
-	command = override(override(command, args), k.tunnel.ServerArgs)
 	k.ProxyServer = &KonnectivityProcess{
-		env: e, Name: "konnectivity-server-" + k.host.name, host: k.host, command: command, health: fmt.Sprintf("http://127.0.0.1:%d", healthPort),
+		env: e, Name: "konnectivity-server-" + k.host.name, host: k.host, command: override(override(command, args), k.tunnel.ServerArgs),
+		health: fmt.Sprintf("http://127.0.0.1:%d", healthPort),
 	}
 	return k.ProxyServer.Start(ctx)
 }
 
-// shippedArgs renders a folder of konnectivity/ with components, and returns the arguments of a container.
-func (e *Environment) shippedArgs(ctx context.Context, container, folder string, components ...string) ([]string, error) {
+// shippedCommand renders a folder of konnectivity/ with components, and returns a program with the arguments of a container, as they are here.
+func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer, program, container, folder string, components ...string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(e.Dir, "konnectivity"), "env-")
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", folder, err)
@@ -235,7 +234,7 @@ func (e *Environment) shippedArgs(ctx context.Context, container, folder string,
 		}
 		for _, c := range slices.Concat(workload.Spec.Containers, workload.Spec.Template.Spec.Containers) {
 			if c.Name == container {
-				return c.Args, nil
+				return append([]string{e.Binary(program)}, strings.Split(here.Replace(strings.Join(c.Args, "\n")), "\n")...), nil
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"syscall"
 )
 
@@ -29,7 +28,7 @@ func (p *KonnectivityProcess) Start(ctx context.Context) (err error) {
 	}
 	// SIGTERM makes an agent drain, and no more: kubelet kills it at the end of the grace period.
 	p.killed, p.tunnel = p.agent, true
-	return p.ready(ctx, startTimeout, func(ctx context.Context) error { return p.get(ctx, "/healthz", nil) })
+	return p.ready(ctx, startTimeout, func(ctx context.Context) error { _, err := p.get(ctx, "/healthz"); return err })
 }
 
 // Stop ends a server as kubelet does, and kills an agent.
@@ -45,37 +44,33 @@ func (p *KonnectivityProcess) Freeze() error { return p.signal(syscall.SIGSTOP) 
 func (p *KonnectivityProcess) Thaw() error { return p.signal(syscall.SIGCONT) }
 
 // Ready returns nil when it says that it is ready: a server that has an agent, an agent that has a server.
-func (p *KonnectivityProcess) Ready(ctx context.Context) error { return p.get(ctx, "/readyz", nil) }
-
-// Metrics returns its metrics.
-func (p *KonnectivityProcess) Metrics(ctx context.Context) (metrics []byte, err error) {
-	err = p.get(ctx, "/metrics", &metrics)
-	return metrics, err
+func (p *KonnectivityProcess) Ready(ctx context.Context) error {
+	_, err := p.get(ctx, "/readyz")
+	return err
 }
 
-func (p *KonnectivityProcess) get(ctx context.Context, path string, body *[]byte) error {
+// Metrics returns its metrics.
+func (p *KonnectivityProcess) Metrics(ctx context.Context) ([]byte, error) {
+	return p.get(ctx, "/metrics")
+}
+
+func (p *KonnectivityProcess) get(ctx context.Context, path string) ([]byte, error) {
 	transport := &http.Transport{DialContext: p.host.dial}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.health+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s of %s: %s: %s", path, p.Name, resp.Status, data)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s of %s: %s: %s", path, p.Name, resp.Status, data)
-	}
-	if body != nil {
-		*body = data
-	}
-	return nil
+	return data, err
 }
 
 // NewAgent returns an agent on the node that is not started yet. Its server is that of the kube-apiserver, unless args, which
@@ -86,16 +81,10 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 	// All agents share the node's addresses.
 	port := 18000 + 2*number
 	var components []string
-	token := ""
 	if k.tunnel.MutualTLS {
 		components = []string{"agents/components/mtls"}
-	} else {
-		var err error
-		if token, err = e.AgentToken(ctx, konnectivityAudience); err != nil {
-			return nil, err
-		}
 	}
-	shipped, err := e.shippedArgs(ctx, "konnectivity-agent", "agents/base", components...)
+	token, err := e.AgentToken(ctx, konnectivityAudience) // which is in no argument with mtls
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +92,10 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 	if err != nil {
 		return nil, err
 	}
-	here := strings.NewReplacer("/var/run/secrets/konnectivity/token", token, "/etc/kubernetes/konnectivity/", e.pki.dir+"/",
-		"$(PROXY_SERVER_HOST)", k.host.address, "$(HOST_IP)", NodeAddress)
-	command := []string{e.Binary("proxy-agent")}
-	for _, arg := range shipped {
-		command = append(command, here.Replace(arg))
+	here := e.here(k, "/var/run/secrets/konnectivity/token", token, "$(PROXY_SERVER_HOST)", k.host.address, "$(HOST_IP)", NodeAddress)
+	command, err := e.shippedCommand(ctx, here, "proxy-agent", "konnectivity-agent", "agents/base", components...)
+	if err != nil {
+		return nil, err
 	}
 	command = override(command, []string{
 		"--health-server-host=127.0.0.1", fmt.Sprintf("--health-server-port=%d", port),

@@ -87,11 +87,9 @@ func Check(ctx context.Context, s State) []verify.Finding {
 		if open < want {
 			add(disconnected, verify.Error, a.Name, "connected to %v servers, and there are %v kube-apiservers", open, want)
 		}
-		switch {
-		case known < want:
-			add(miscounted, verify.Error, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
-		case known > want:
-			add(miscounted, verify.Warning, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
+		if known != want {
+			severity := map[bool]verify.Severity{true: verify.Error, false: verify.Warning}[known < want]
+			add(miscounted, severity, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
 		}
 	}
 	for _, server := range s.Servers {
