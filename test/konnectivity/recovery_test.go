@@ -170,6 +170,9 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 
 // TestRecovery breaks the tunnels of all modes at once.
 func TestRecovery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	t.Parallel()
 	var tunnels []envtest.Tunnel
 	for _, mode := range envtest.Modes() {

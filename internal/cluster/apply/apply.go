@@ -104,14 +104,14 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 	if o.Store == nil {
 		o.Store = certs.Dir(o.Dir)
 	}
-	if err := cluster.CheckClock(ctx, c); err != nil {
-		return nil, err
-	}
 	source, err := ReadSource(o.Store, o.Service, c.Time())
 	if err == nil && o.Secret != "" && o.Dir != "" {
 		err = refuseFaulty(o.Store.Path(certs.ServingDir), c.Time())
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := cluster.CheckClock(ctx, c); err != nil {
 		return nil, err
 	}
 	report := &Report{

@@ -102,8 +102,10 @@ func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: cluster.FieldManager})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w; this user needs the verbs get, create and update for it",
-			s.Namespace, LeaseName(s), err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w; grant get, create and update", err)
+		}
+		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace, LeaseName(s), err)
 	}
 	return nil
 }
