@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -54,10 +53,7 @@ func newInitCommand(env environment) *cobra.Command {
 				return err
 			}
 			report, err := certs.Init(cmd.Context(), opts)
-			if err != nil {
-				return err
-			}
-			return format.Print(env.stdout, report, func(w io.Writer) { printReport(w, report) })
+			return show(env, format, report, err, printReport)
 		},
 	}
 	cmd.Flags().AddFlagSet(names)

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/kubeconfig"
@@ -34,10 +32,7 @@ certificate cannot be revoked.`,
 				return err
 			}
 			report, err := kubeconfig.Write(cmd.Context(), opts)
-			if err != nil {
-				return err
-			}
-			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
+			return show(env, format, report, err, printIssued)
 		},
 	}
 	flags := cmd.Flags()

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -37,10 +36,7 @@ pending request that still asks for the right thing and replaces any other.`,
 				return err
 			}
 			report, err := certs.Request(cmd.Context(), opts, args[0])
-			if err != nil {
-				return fromFile.locate(err)
-			}
-			return format.Print(env.stdout, report, func(w io.Writer) { printRequest(w, report) })
+			return show(env, format, report, fromFile.locate(err), printRequest)
 		},
 	}
 	cmd.AddCommand(newSignCommand(env), newAcceptCommand(env))
@@ -71,10 +67,7 @@ and then nothing changes.`,
 				return err
 			}
 			report, err := certs.Accept(cmd.Context(), opts)
-			if err != nil {
-				return err
-			}
-			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
+			return show(env, format, report, err, printIssued)
 		},
 	}
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory in which certgen request was run (required)")

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -35,10 +33,7 @@ what it leaves out is filled in.`,
 				return err
 			}
 			report, err := certs.SignRequest(opts)
-			if err != nil {
-				return err
-			}
-			return format.Print(env.stdout, report, func(w io.Writer) { printIssued(w, report) })
+			return show(env, format, report, err, printIssued)
 		},
 	}
 	flags := cmd.Flags()

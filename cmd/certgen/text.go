@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/output"
 )
 
 // line writes "  label     value" and leaves empty values out.
@@ -16,6 +17,14 @@ func line(w io.Writer, label, value string) {
 	if value != "" {
 		fmt.Fprintf(w, "  %-12s %s\n", label, value)
 	}
+}
+
+// show prints what a command did, unless it failed.
+func show[T any](env environment, format output.Format, report T, err error, text func(io.Writer, T)) error {
+	if err != nil {
+		return err
+	}
+	return format.Print(env.stdout, report, func(w io.Writer) { text(w, report) })
 }
 
 func printReport(w io.Writer, r *certs.InitReport) {
