@@ -117,7 +117,7 @@ func (e *Environment) runKubeAPIServer(ctx context.Context, k *KubeAPIServer, na
 	if k.process, err = e.processes.start(k.host, name, k.command); err != nil {
 		return err
 	}
-	return k.process.ready(ctx, startTimeout, func(ctx context.Context) error {
+	return k.ready(ctx, startTimeout, func(ctx context.Context) error {
 		config, err := e.adminOf(k)
 		if err != nil {
 			return err

@@ -75,7 +75,7 @@ func (e *Environment) runEtcd(ctx context.Context, et *etcd) error {
 	if et.process, err = e.processes.start(et.host, et.member.Name, et.command); err != nil {
 		return err
 	}
-	return et.process.ready(ctx, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
+	return et.ready(ctx, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
 }
 
 // StopEtcd stops the etcd of our servers, which must be an external one and have no running servers, and returns its member.

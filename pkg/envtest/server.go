@@ -152,7 +152,7 @@ func (e *Environment) runServer(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	return s.process.ready(ctx, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
+	return s.ready(ctx, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
 }
 
 // Config returns a client configuration without credentials for the server's own port, past kube-apiserver.
