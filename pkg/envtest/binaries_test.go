@@ -306,11 +306,11 @@ func TestControllersLater(t *testing.T) {
 	if e.ControllersStarted() {
 		t.Error("the controllers run already, want that their build begins when the API is there")
 	}
-	if got := listing(t, empty.cache); strings.Contains(got, "kube-apiserver") {
-		t.Errorf("the cache has %s, want nothing that was given", got)
-	}
 	if err := e.WaitControllers(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if got := listing(t, empty.cache); strings.Contains(got, "kube-apiserver") {
+		t.Errorf("the cache has %s, want nothing that was given", got)
 	}
 	client, err := e.AdminClient()
 	if err != nil {
