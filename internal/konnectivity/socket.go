@@ -50,12 +50,15 @@ func checkSocket(s *set) []verify.Finding {
 	return out
 }
 
-// checkAddress: the server listens where kube-apiserver dials. What a name leads to is not known here.
+// checkAddress: the server listens where kube-apiserver dials. What a name, or an address that a load balancer may have, leads to is not known here.
 func checkAddress(p *program, dialled string) []verify.Finding {
 	u, port, bind := parseURL(dialled), p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
+	if host == nil || !host.IsLoopback() && !listens.IsLoopback() {
+		return nil
+	}
 	everywhere := bind == "" || listens.Equal(net.IPv6zero) || listens.Equal(net.IPv4zero) && host.To4() != nil
-	if port == u.Port() && (host == nil || everywhere || host.Equal(listens)) {
+	if port == u.Port() && (everywhere || host.Equal(listens)) {
 		return nil
 	}
 	return []verify.Finding{finding(p.String(), "--server-bind-address=%s --server-port=%s, and kube-apiserver dials %s", bind, port, dialled)}

@@ -313,6 +313,56 @@ func TestSeenDuringHold(t *testing.T) {
 	})
 }
 
+// TestOldCATakenOut: somebody distrusts the old CA while the new certificate is served. The rotation goes on; to take it back would leave users
+// without answers, and is not done.
+func TestOldCATakenOut(t *testing.T) {
+	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
+		f := newFake(t)
+		b := f.before()
+		f.runTo(ServingCA, "switch", EventObserved)
+		next := f.caBundle.Without(b.servingCA)
+		f.caBundle, f.second = next, next
+		_, err := do(t.Context(), f.options(ServingCA))
+		f.mustAnswer()
+		if err == nil {
+			f.checkEnd(b, ServingCA)
+		} else if _, blocked := errors.AsType[*BlockedError](err); !blocked || f.cert(certs.ServingDir).Equal(b.serving) {
+			t.Errorf("got %v, want it blocked with the new certificate in use", err)
+		}
+	}
+}
+
+// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation is blocked is of a CA that is trusted, and stands in no way.
+func TestIssuedMeanwhile(t *testing.T) {
+	for _, event := range []EventType{EventFinished, EventBlocked} {
+		f := newFake(t)
+		b := f.before()
+		f.runTo(FrontProxyCA, "trust", EventFinished)
+		ca, err := certs.ReadCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return f.now })
+		if err != nil {
+			t.Fatal(err)
+		}
+		renewed, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := renewed.Write(f.proxies[0], f.bundleIn(f.proxies[0])); err != nil {
+			t.Fatal(err)
+		}
+		do := Run
+		if event == EventBlocked {
+			do = Abort
+		}
+		if _, err := do(t.Context(), f.options(FrontProxyCA)); err != nil {
+			t.Fatal(err)
+		}
+		f.mustAnswer()
+		if event == EventFinished {
+			f.checkEnd(b, FrontProxyCA)
+		}
+	}
+}
+
 // revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times while the new certificate is
 // served. Users must get answers at every event, and after the end.
 func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
@@ -321,9 +371,7 @@ func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	opts, inSwitch := f.options(ServingCA), false
 	opts.Progress = func(e Event) {
 		inSwitch = e.Step == "switch" && e.Type == EventHolding
-		if e.Type != EventBlocked {
-			f.mustAnswer()
-		}
+		f.mustAnswer()
 	}
 	wait := opts.Wait
 	opts.Wait = func(ctx context.Context, d time.Duration) error {
@@ -365,7 +413,8 @@ func TestSwitchedWhenBelieved(t *testing.T) {
 // TestAnotherReplacedIt: the second of two operators, whose copy of the directory is older than the rotation of the first, does not bring the old
 // certificate back to kube-apiservers that both name.
 func TestAnotherReplacedIt(t *testing.T) {
-	for rotation, step := range map[string]string{ProxyClient: "stage", FrontProxyCA: "stage"} {
+	const rotation = FrontProxyCA
+	for _, step := range []string{"stage", "trust"} {
 		f := newFake(t)
 		copied := f.options(rotation)
 		copied.Dir, copied.FrontProxyClientDirs = t.TempDir(), f.proxies
@@ -379,10 +428,10 @@ func TestAnotherReplacedIt(t *testing.T) {
 		}
 		replaced := f.cert(certs.FrontProxyClientDir)
 		if err := f.runPart(copied, Run, ""); err == nil || !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
-			t.Errorf("%s: got %v, want the certificate of the first one kept", rotation, err)
+			t.Errorf("after %s: got %v, want the certificate of the first one kept", step, err)
 		}
 		if err := f.runPart(copied, Abort, ""); !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
-			t.Errorf("%s, taken back: %v, want the certificate of the first one kept", rotation, err)
+			t.Errorf("after %s, taken back: %v, want the certificate of the first one kept", step, err)
 		}
 	}
 }

@@ -21,6 +21,13 @@ type machine struct {
 
 // run takes the rotation to its end from wherever the record says that it is.
 func (m *machine) run(ctx context.Context) error {
+	if last := len(m.state.Steps) - 1; m.state.Aborting && last >= 0 {
+		// It may be half taken back. What the first step made may be gone, and nobody uses it.
+		m.state.Steps[last].ObservedAt, m.state.Steps[last].FinishedAt = nil, nil
+		if last == 0 {
+			m.state.Steps = nil
+		}
+	}
 	m.state.Blocked, m.state.Aborting = "", false
 	for i := range m.steps {
 		if r := m.record(&m.steps[i]); r != nil && r.FinishedAt != nil {
@@ -71,14 +78,14 @@ func (m *machine) runStep(ctx context.Context, i int) error {
 		m.event(s, EventResumed, s.about)
 	}
 	if r.ObservedAt == nil {
-		if err := m.await(ctx, s, s.do, s.observed); err != nil {
+		if err := m.await(ctx, s, s.do, restoring(s.restore, s.observed)); err != nil {
 			return m.block(ctx, i, err)
 		}
 		if err := m.mark(&r.ObservedAt, s, EventObserved); err != nil {
 			return err
 		}
 	}
-	if err := m.hold(ctx, s, s.restore, s.observed); err != nil {
+	if err := m.hold(ctx, s, restoring(s.restore, s.observed)); err != nil {
 		if _, ok := errors.AsType[*BlockedError](err); ok {
 			r.ObservedAt = nil // it is done again
 		}
@@ -99,15 +106,19 @@ func (m *machine) mark(at **time.Time, s *step, what EventType) error {
 }
 
 // ready returns nil when what a step needs is seen now: days may have passed since it was. Before the step has begun, the one before it is
-// done again by the next run; afterwards what can be put back is.
+// done again by the next run.
 func (m *machine) ready(ctx context.Context, i int) error {
 	s := &m.steps[i]
 	if m.record(s) != nil {
-		return m.block(ctx, i, m.await(ctx, s, s.restore, s.needs))
+		needs := restoring(s.restore, s.needs)
+		if s.kind == Distrust {
+			needs = stopping(needs) // what is distrusted already is trusted again at once
+		}
+		return m.block(ctx, i, m.await(ctx, s, nil, needs))
 	}
 	needs := s.needs
-	if needs == nil && i > 0 && m.steps[i-1].hold {
-		needs = m.steps[i-1].observed
+	if i > 0 && m.steps[i-1].hold {
+		needs = restoring(m.steps[i-1].restore, m.steps[i-1].observed)
 	}
 	err := m.await(ctx, s, nil, needs)
 	if blocked, ok := errors.AsType[*BlockedError](err); ok {
@@ -118,24 +129,56 @@ func (m *machine) ready(ctx context.Context, i int) error {
 	return err
 }
 
-// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen is put back, if it can be, and must be seen
-// again within the timeout; the hold begins anew then, as it does in a run that takes the step up: what nobody looked at does not count.
-// What is lost again and again is kept so by somebody else, and blocks.
-func (m *machine) hold(ctx context.Context, s *step, restore, seen func(context.Context) error) error {
+// restoring puts back what is not seen each time that somebody looks, where that can be done.
+func restoring(restore, seen func(context.Context) error) func(context.Context) error {
+	if restore == nil || seen == nil {
+		return seen
+	}
+	return func(ctx context.Context) error {
+		missing := seen(ctx)
+		if missing == nil {
+			return nil
+		}
+		if err := restore(ctx); err != nil {
+			return fmt.Errorf("%w; to put it back failed: %w", missing, err)
+		}
+		return missing
+	}
+}
+
+// stopping takes what is not seen for a reason to stop.
+func stopping(seen func(context.Context) error) func(context.Context) error {
+	if seen == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		if err := seen(ctx); err != nil {
+			return &stopError{err}
+		}
+		return nil
+	}
+}
+
+// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again within the timeout, and
+// the hold begins anew then, as it does in a run that takes the step up: what nobody looked at does not count. What is lost again and again is
+// kept so by somebody else, and blocks.
+func (m *machine) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
 	if !s.hold {
 		return nil
 	}
 	m.event(s, EventHolding, "for "+m.opts.Hold.Round(time.Second).String())
 	began, losses := m.opts.Now(), 0
 	for since := began; ; {
-		if lost := look(ctx, seen); lost != nil {
-			if losses++; losses > maxLosses {
-				return &BlockedError{Rotation: m.state.Rotation, Step: s.name, Waited: m.opts.Now().Sub(began), Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+		if seen != nil {
+			if lost := seen(ctx); lost != nil {
+				if losses++; losses > maxLosses {
+					return &BlockedError{Rotation: m.state.Rotation, Step: s.name, Waited: m.opts.Now().Sub(began), Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+				}
+				if err := m.await(ctx, s, nil, seen); err != nil {
+					return err
+				}
+				since = m.opts.Now()
 			}
-			if err := m.await(ctx, s, restore, seen); err != nil {
-				return err
-			}
-			since = m.opts.Now()
 		}
 		left := since.Add(m.opts.Hold).Sub(m.opts.Now())
 		if left <= 0 {
@@ -145,13 +188,6 @@ func (m *machine) hold(ctx context.Context, s *step, restore, seen func(context.
 			return m.interrupted(s, err)
 		}
 	}
-}
-
-func look(ctx context.Context, seen func(context.Context) error) error {
-	if seen == nil {
-		return nil
-	}
-	return seen(ctx)
 }
 
 // maxLosses lets endpoints be replaced one after the other while a step holds.
@@ -233,7 +269,7 @@ func (m *machine) undo(ctx context.Context, s *step, hold bool) error {
 		}
 	}
 	if hold {
-		if err := m.hold(ctx, s, nil, s.undone); err != nil {
+		if err := m.hold(ctx, s, s.undone); err != nil {
 			return err
 		}
 	}

@@ -101,7 +101,13 @@ func TestMaintain(t *testing.T) {
 // TestMaintainMeetsAChange: what somebody without the Lease stored meanwhile is not overwritten.
 func TestMaintainMeetsAChange(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
-	c.Core.(*fake.Clientset).PrependReactor("update", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
+	core := c.Core.(*fake.Clientset)
+	core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		changed := emptyCASecret()
+		changed.Data = map[string][]byte{certs.CertFile: []byte("of somebody else")}
+		if err := core.Tracker().Update(action.GetResource(), changed, changed.Namespace); err != nil {
+			return true, nil, err
+		}
 		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
 	})
 	if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
@@ -207,6 +213,31 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 || !bundle.Contains(other) {
 		t.Errorf("the caBundle holds %d CAs (%v), want ours and the other", len(bundle), err)
+	}
+}
+
+// TestMaintainMeetsALabel: somebody changed what is no business of certgen.
+func TestMaintainMeetsALabel(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	core, met := c.Core.(*fake.Clientset), false
+	core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		if met {
+			return false, nil, nil
+		}
+		met = true
+		labelled := emptyCASecret()
+		labelled.Labels = map[string]string{"team": "a"}
+		if err := core.Tracker().Update(action.GetResource(), labelled, labelled.Namespace); err != nil {
+			return true, nil, err
+		}
+		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", errors.New("it changed"))
+	})
+	if _, err := Maintain(t.Context(), c, maintained); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := core.CoreV1().Secrets(clustertest.Service.Namespace).Get(t.Context(), "ca", metav1.GetOptions{})
+	if err != nil || secret.Labels["team"] != "a" || len(secret.Data[certs.KeyFile]) == 0 {
+		t.Errorf("got %v and the labels %v, want the CA, and the label kept", err, secret.Labels)
 	}
 }
 

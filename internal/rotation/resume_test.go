@@ -79,6 +79,30 @@ func TestAbortGoesOn(t *testing.T) {
 	f.checkAborted(b)
 }
 
+// TestRunAfterAbort: a rotation that was killed while it was taken back can go forward again, from wherever that was.
+func TestRunAfterAbort(t *testing.T) {
+	for _, rotation := range []string{ServingCA, FrontProxyCA} {
+		for cut := 0; ; cut++ {
+			f := newFake(t)
+			b := f.before()
+			step := "switch"
+			f.runTo(rotation, step, EventStarted)
+			f.left = 75 * cut
+			if _, ended := f.runUntilKilled(Abort, rotation); ended {
+				break
+			}
+			f.left = -1
+			if s := f.state(); !s.Unfinished() {
+				break
+			}
+			if _, err := Run(t.Context(), f.options(rotation)); err != nil {
+				t.Fatalf("%s, cut %d: %v: %s", rotation, cut, err, f.stateText())
+			}
+			f.checkEnd(b, rotation)
+		}
+	}
+}
+
 // TestAbortWaits: the new CA stays trusted until every endpoint serves the old certificate again.
 func TestAbortWaits(t *testing.T) {
 	f := newFake(t)

@@ -147,7 +147,7 @@ func withMachine(ctx context.Context, opts Options, begin bool, do func(context.
 	if _, _, err := newMachine(opts, begin); err != nil {
 		return nil, err
 	}
-	return state, opts.exclusive(ctx, func(ctx context.Context) error {
+	err = opts.exclusive(ctx, func(ctx context.Context) error {
 		if opts.Observer != nil {
 			if err := cluster.CheckClock(ctx, opts.Observer); err != nil {
 				return err
@@ -161,6 +161,7 @@ func withMachine(ctx context.Context, opts Options, begin bool, do func(context.
 		state = m.state
 		return err
 	})
+	return state, err
 }
 
 // exclusive calls do under the Leases of what it changes: the certificates of the Service, and those of the front proxy, which all aggregated

@@ -207,14 +207,22 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 	return nil
 }
 
-// store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be stored: then the answer to an
-// earlier try was lost.
+// store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be stored, since the answer to
+// an earlier try was lost, or what was read, such as with another label.
 func (s *secrets) store(next *corev1.Secret) error {
 	client := s.cluster.Core.CoreV1().Secrets(next.Namespace)
 	return retry.OnError(storeBackoff, isTransient, func() error {
 		stored, err := client.Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
 		if apierrors.IsConflict(err) {
-			if stored, err = client.Get(s.ctx, next.Name, metav1.GetOptions{}); err == nil && !maps.EqualFunc(next.Data, stored.Data, bytes.Equal) {
+			found, getErr := client.Get(s.ctx, next.Name, metav1.GetOptions{})
+			switch {
+			case getErr != nil:
+				err = getErr
+			case maps.EqualFunc(next.Data, found.Data, bytes.Equal):
+				stored, err = found, nil
+			case maps.EqualFunc(s.ca.Data, found.Data, bytes.Equal):
+				next.ObjectMeta = found.ObjectMeta
+			default:
 				err = errors.New("somebody else changed it meanwhile; run this again")
 			}
 		}

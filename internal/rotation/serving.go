@@ -35,7 +35,7 @@ func (p *procedure) serving() {
 
 // switchServing puts the new leaf in use, with that bundle beside it, unless a live caBundle does not verify it.
 func (p *procedure) switchServing(ctx context.Context, bundle bundleOf) error {
-	if err := p.checkCABundles(ctx); err != nil {
+	if err := p.checkCABundles(ctx, p.nextLeaf); err != nil {
 		return err
 	}
 	return p.writeNew(bundle)
@@ -84,8 +84,9 @@ func (p *procedure) checkServing(ctx context.Context) error {
 		if err := s.writable(ctx); err != nil {
 			return err
 		}
+	} else {
+		p.countKnown(ctx) // the job in a cluster has no right to list Leases there
 	}
-	p.countKnown(ctx)
 	return p.refuse(p.servedEverywhere(ctx, func() (*certs.KeyPair, error) { return leaf, nil }))
 }
 
@@ -137,12 +138,12 @@ func (p *procedure) refuse(err error) error {
 	return &certs.RefusedError{Path: p.opts.Store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
 }
 
-// checkCABundles verifies the new leaf as kube-aggregator will, against each live caBundle.
-func (p *procedure) checkCABundles(ctx context.Context) error {
+// checkCABundles verifies a leaf as kube-aggregator will, against each live caBundle.
+func (p *procedure) checkCABundles(ctx context.Context, read func() (*certs.KeyPair, error)) error {
 	if p.opts.Observer == nil {
 		return nil
 	}
-	leaf, err := p.nextLeaf()
+	leaf, err := read()
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (p *procedure) checkCABundles(ctx context.Context) error {
 		if _, err := leaf.Certificate.Verify(x509.VerifyOptions{
 			Roots: bundle.Pool(), DNSName: p.opts.Service.ServerName(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}); err != nil {
-			return fmt.Errorf("caBundle of APIService %s: expected it to trust the new certificate: %w; "+
+			return fmt.Errorf("caBundle of APIService %s: expected it to trust the certificate that is to be served: %w; "+
 				"rotate serving-ca, or apply %s", a.Name, err, certs.BundleFile)
 		}
 	}

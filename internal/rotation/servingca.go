@@ -36,11 +36,11 @@ func (p *procedure) servingCA() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; seen when every endpoint of " +
 				"the Service serves it and each kube-apiserver gets answers",
-			needs:    func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.bothTrusted, nil) },
+			needs:    func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.nextTrusted, nil) },
 			restore:  p.trustNextAgain,
 			do:       func(ctx context.Context) error { return p.switchServing(ctx, p.bothTrusted) },
 			observed: func(ctx context.Context) error { return p.servedEverywhere(ctx, p.nextLeaf) },
-			undo:     func(context.Context) error { return p.writeOld(p.bothTrusted) },
+			undo:     p.switchBack,
 			undone:   func(ctx context.Context) error { return p.servedEverywhere(ctx, p.currentLeaf) },
 		},
 		{
@@ -92,11 +92,24 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 // trustNextAgain puts the new CA back where somebody took it out while servers have a certificate of it. The old one is not put back: another
 // rotation may have distrusted it.
 func (p *procedure) trustNextAgain(ctx context.Context) error {
-	next, err := p.nextCA()
+	next, err := p.nextTrusted(0)
 	if err != nil {
 		return err
 	}
-	return p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{next}, nil)
+	return p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, next, nil)
+}
+
+func (p *procedure) nextTrusted(int) (certs.Bundle, error) {
+	next, err := p.nextCA()
+	return certs.Bundle{next}, err
+}
+
+// switchBack puts the old leaf back in use, unless a live caBundle does not verify it any more.
+func (p *procedure) switchBack(ctx context.Context) error {
+	if err := p.checkCABundles(ctx, p.currentLeaf); err != nil {
+		return err
+	}
+	return p.writeOld(p.bothTrusted)
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.

@@ -38,9 +38,9 @@ type step struct {
 	observed func(context.Context) error
 	hold     bool // wait before the next step, see Options.Hold
 	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days
-	// later. Where it is nil, a step that has not begun needs what the one before it held.
+	// later. A step that has not begun needs what the one before it held, if that held.
 	needs func(context.Context) error
-	// restore puts that back at once where the step has begun, since requests fail without it. It may be nil.
+	// restore puts back what requests fail without while the step is under way, whenever it is not seen. It may be nil.
 	restore func(context.Context) error
 	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. Either may be nil.
 	undo, undone func(context.Context) error

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,9 @@ type bundleOf func(i int) (certs.Bundle, error)
 // writeNew puts the new leaf, and its CA when that is new, in use. The CA goes first: a certgen init that comes between
 // would sign with it.
 func (p *procedure) writeNew(read bundleOf) error {
+	if err := p.ours(); err != nil {
+		return err
+	}
 	if p.newCA {
 		ca, err := certs.ReadPair(p.opts.Store, staged(p.caDir))
 		if err != nil {
@@ -32,25 +36,35 @@ func (p *procedure) writeNew(read bundleOf) error {
 
 // writeOld puts the old leaf, and its CA, back in use.
 func (p *procedure) writeOld(read bundleOf) error {
+	if err := p.ours(); err != nil {
+		return err
+	}
 	if p.newCA {
 		if err := p.copyPair(kept(p.caDir), p.caDir); err != nil {
 			return err
 		}
 	}
-	return p.rewriteOld(read)
+	return p.rewriteLeaves(read)
 }
 
 // rewriteOld writes the leaf that is in use again, for the sake of ca.crt beside it.
 func (p *procedure) rewriteOld(read bundleOf) error {
+	if err := p.ours(); err != nil {
+		return err
+	}
+	return p.rewriteLeaves(read)
+}
+
+func (p *procedure) rewriteLeaves(read bundleOf) error {
 	return p.writeLeaves(read, func(i int) string { return kept(p.leafName(i)) })
 }
 
 // restoreOld puts every file of the leaves back as it was, to the byte.
 func (p *procedure) restoreOld() error {
+	if err := p.ours(); err != nil {
+		return err
+	}
 	for i, dir := range p.leafDirs {
-		if err := p.ours(i); err != nil {
-			return err
-		}
 		if err := p.copyPair(kept(p.leafName(i)), dir); err != nil {
 			return err
 		}
@@ -61,9 +75,6 @@ func (p *procedure) restoreOld() error {
 // writeLeaves writes certificate, key and bundle of each set in one step.
 func (p *procedure) writeLeaves(read bundleOf, from func(i int) string) error {
 	for i, dir := range p.leafDirs {
-		if err := p.ours(i); err != nil {
-			return err
-		}
 		bundle, err := read(i)
 		if err != nil {
 			return err
@@ -79,20 +90,24 @@ func (p *procedure) writeLeaves(read bundleOf, from func(i int) string) error {
 	return nil
 }
 
-// ours refuses to write over a certificate that is neither the old nor the new one: somebody else replaced it since, and whatever trusted the
+// ours refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA since, and what trusted the
 // old one may not any more. What cannot be read is written again.
-func (p *procedure) ours(i int) error {
-	live, err := p.certificate(p.leafDirs[i])
-	if err != nil {
-		return nil //nolint:nilerr // nobody can use it
-	}
-	for _, set := range []string{kept(p.leafName(i)), staged(p.leafName(0))} {
-		if known, err := p.certificate(set); err == nil && known.Equal(live) {
-			return nil
+func (p *procedure) ours() error {
+	var known certs.Bundle
+	for _, set := range []string{kept(p.caDir), staged(p.caDir)} {
+		if ca, err := p.certificate(set); err == nil {
+			known = append(known, ca)
 		}
 	}
-	return fmt.Errorf("%s holds a certificate (sha256:%.16s) that is neither the old nor the new one of this rotation; another certgen, or somebody else, replaced it; "+
-		"nothing was written there", p.opts.Store.Path(p.leafDirs[i]), certs.Fingerprint(live))
+	var errs []error
+	for _, dir := range p.leafDirs {
+		live, err := p.certificate(dir)
+		if err == nil && !slices.ContainsFunc(known, func(ca *x509.Certificate) bool { return signedBy(live, ca) == 1 }) {
+			errs = append(errs, fmt.Errorf("%s holds a certificate (sha256:%.16s) of another CA than this rotation knows: another certgen, or somebody else, replaced it; "+
+				"to keep it and give this rotation up, remove %s", p.opts.Store.Path(dir), certs.Fingerprint(live), p.opts.Store.Path(StateSet)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the one whose

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -235,6 +236,32 @@ func TestKonnectivitySwitch(t *testing.T) {
 				t.Errorf("kubeadm's configuration (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestKonnectivitySwitchStops: without the cluster's configuration kubeadm would write a kube-apiserver with its defaults.
+func TestKonnectivitySwitchStops(t *testing.T) {
+	tried := 0
+	for _, block := range blocks(t, "konnectivity/README.md") {
+		if !strings.Contains(block, "kubeadm init phase") {
+			continue
+		}
+		tried++
+		dir := t.TempDir()
+		stub(t, dir, "kubectl", "exit 1\n")
+		stub(t, dir, "kubeadm", "touch called\n")
+		stub(t, dir, "install", "")
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", block)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("without a cluster: success\n%s", out)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "called")); err == nil {
+			t.Errorf("without a cluster: kubeadm was called\n%s", block)
+		}
+	}
+	if tried != 2 {
+		t.Errorf("%d blocks were tried, want those that switch over and back", tried)
 	}
 }
 

@@ -160,10 +160,11 @@ var alertCases = []struct {
 	{"some are due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`, `konnectivity_certificates_due{instance="b"} 1 1`}, 1, []string{"b"}},
 	{"the check failed", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 127 127`}, 1, []string{"a"}},
 
-	{"checked yesterday", "KonnectivityCertificatesUnchecked", checked("a", "0x4320", "0x4320"), 1440, nil},
+	{"checked yesterday", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), alive("a")), 1440, nil},
+	{"one of two is checked", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), alive("a"), alive("b")), 1440, []string{"fires"}},
 	{"checked three days ago", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), checked("b", "0x4320", "0+60x4320")...), 4320, []string{"a"}},
-	{"never checked", "KonnectivityCertificatesUnchecked", []string{`node_textfile_mtime_seconds{instance="a",file="/var/lib/node_exporter/other.prom"} 0x4320`}, 4320, []string{"fires"}},
-	{"checked no more", "KonnectivityCertificatesUnchecked", checked("a", "0 0", "0 0"), 60, []string{"fires"}},
+	{"never checked", "KonnectivityCertificatesUnchecked", []string{alive("a"), `node_textfile_mtime_seconds{instance="a",file="/var/lib/node_exporter/other.prom"} 0x4320`}, 4320, []string{"fires"}},
+	{"checked no more", "KonnectivityCertificatesUnchecked", append(checked("a", "0 0", "0 0"), alive("a")), 60, []string{"fires"}},
 }
 
 func openConnections(pod string, servers int) string {
@@ -176,6 +177,11 @@ func kubeAPIServers(up ...int) []string {
 		out = append(out, fmt.Sprintf(`up{job="apiserver",instance="%d"} %d %d`, i, n, n))
 	}
 	return out
+}
+
+// alive is a kube-apiserver for three days.
+func alive(instance string) string {
+	return fmt.Sprintf(`up{job="apiserver",instance=%q} 1x4320`, instance)
 }
 
 // checked are what node_exporter has of the daily check.

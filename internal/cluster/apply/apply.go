@@ -128,7 +128,7 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
 	}
 	for _, change := range changes {
-		report.Items = append(report.Items, c.apiServiceItem(change, o.ForceConflicts))
+		report.Items = append(report.Items, c.apiServiceItem(change, o))
 	}
 	var stored *corev1.Secret
 	if o.Secret != "" {
@@ -182,7 +182,7 @@ func (c Client) Apply(ctx context.Context, plan *Report) error {
 	return nil
 }
 
-func (c Client) apiServiceItem(change caBundleChange, force bool) Item {
+func (c Client) apiServiceItem(change caBundleChange, o Options) Item {
 	item := Item{Kind: "APIService", Name: change.before.Name, Action: ApplyChange, Reason: change.reason}
 	if change.reason == "" {
 		item.Action, item.Reason = ApplyUnchanged, "it trusts these CAs, and certgen owns its caBundle"
@@ -193,8 +193,12 @@ func (c Client) apiServiceItem(change caBundleChange, force bool) Item {
 	for _, ca := range change.bundle {
 		item.SHA256 = append(item.SHA256, certs.Fingerprint(ca))
 	}
+	version := ""
+	if o.KeepTrust {
+		version = change.before.ResourceVersion // what was added meanwhile must not be lost
+	}
 	item.write = func(ctx context.Context, dryRun bool) error {
-		return c.applyCABundle(ctx, change, "", ServerSide(dryRun, force))
+		return c.applyCABundle(ctx, change, version, ServerSide(dryRun, o.ForceConflicts))
 	}
 	return item
 }
