@@ -416,13 +416,16 @@ func TestAnotherReplacedIt(t *testing.T) {
 	const rotation = FrontProxyCA
 	for _, step := range []string{"stage", "trust"} {
 		f := newFake(t)
+		f.addProxy()
 		copied := f.options(rotation)
-		copied.Dir, copied.FrontProxyClientDirs = t.TempDir(), f.proxies
+		copied.Dir = t.TempDir()
 		copied.Store = certs.Dir(copied.Dir)
 		if err := os.CopyFS(copied.Dir, os.DirFS(f.dir)); err != nil {
 			t.Fatal(err)
 		}
-		_ = f.runPart(copied, Run, step) // killed there
+		if err := f.runPart(copied, Run, step); err != nil {
+			t.Fatal(err) // it is killed there
+		}
 		if _, err := Run(t.Context(), f.options(rotation)); err != nil {
 			t.Fatal(err)
 		}
