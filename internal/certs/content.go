@@ -78,7 +78,7 @@ func (c *Content) take(block *pem.Block) {
 	case block.Type == "EC PARAMETERS": // OpenSSL writes it before a key, and readers of keys skip it
 	case block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
 		c.KeyBlocks++
-		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it anew: openssl pkcs8 -topk8 -nocrypt", block.Type)
+		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it again: openssl pkcs8 -topk8 -nocrypt", block.Type)
 	case strings.HasSuffix(block.Type, blockPrivateKey):
 		if c.KeyBlocks++; c.KeyBlocks == 1 {
 			c.takeKey(block)
@@ -117,7 +117,7 @@ func (c *Content) takeKey(block *pem.Block) {
 		return
 	}
 	if len(block.Headers) > 0 {
-		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it anew: openssl pkcs8 -topk8 -nocrypt", block.Type)
+		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it again: openssl pkcs8 -topk8 -nocrypt", block.Type)
 	}
 	var ok bool
 	if c.Key, ok = key.(crypto.Signer); !ok || err != nil {

@@ -108,7 +108,7 @@ func (c *Cluster) SeenBy(ctx context.Context, kubeAPIServer string, a apiregistr
 	case err != nil:
 		return fmt.Errorf("get APIService %s at resourceVersion %s from %s: %w", a.Name, a.ResourceVersion, kubeAPIServer, err)
 	case got.UID != a.UID:
-		return fmt.Errorf("expected APIService %s with uid %s at %s, found uid %s: it was deleted and made anew", a.Name, a.UID, kubeAPIServer, got.UID)
+		return fmt.Errorf("expected APIService %s with uid %s at %s, found uid %s: it was deleted and recreated", a.Name, a.UID, kubeAPIServer, got.UID)
 	}
 	return nil
 }

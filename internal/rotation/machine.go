@@ -129,7 +129,7 @@ func (m *machine) ready(ctx context.Context, i int) error {
 	return err
 }
 
-// restoring puts back what is not seen each time that somebody looks, where that can be done.
+// restoring calls restore whenever seen reports something missing, and still returns what was missing.
 func restoring(restore, seen func(context.Context) error) func(context.Context) error {
 	if restore == nil || seen == nil {
 		return seen

@@ -60,7 +60,7 @@ func writes(c apply.Client) []string {
 }
 
 // TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing is
-// written; when the pair is due, it alone is made anew.
+// written; when the pair is due, it alone is issued again.
 func TestMaintain(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {

@@ -64,7 +64,7 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
 		return &certs.RefusedError{Path: p.opts.Store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
-			"give the Service that it is for, or make it anew with certgen init", p.opts.Service.ServerName(), err)}
+			"give the Service that it is for, or issue it again with certgen init", p.opts.Service.ServerName(), err)}
 	}
 	if !p.newCA {
 		if _, err := p.readCA(p.caDir); err != nil {

@@ -84,7 +84,7 @@ func testCertgen(c *cluster) {
 	}
 }
 
-// testReplacedSecrets: a serving pair that is gone is made anew, which takes the right to create; a CA that is gone is
+// testReplacedSecrets: a serving pair that is gone is issued again, which takes the right to create; a CA that is gone is
 // refused, because the API trusts it, and nothing is changed.
 func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	c.Helper()

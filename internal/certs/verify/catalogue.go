@@ -11,19 +11,19 @@ var checks = []Check[*target]{
 		"give the peers the CA that signed it (ca.crt), or have it signed by the CA that they trust: certgen init"}, certified(checkChain)},
 	{Rule{"C02", []Severity{Error},
 		"certificate or CA lacks the extended key usage: serverAuth for servers, clientAuth for clients",
-		"make it anew with that one usage: certgen init"}, certified(checkUsage)},
+		"issue it again with that one usage: certgen init"}, certified(checkUsage)},
 	{Rule{"C03", []Severity{Warning},
 		"a leaf may be used as server and as client, so who steals the server's key can act as a client",
 		"make one certificate for each: certgen init"}, certified(checkBothUsages)},
 	{Rule{"C04", []Severity{Error, Info},
 		"a serving certificate lacks the DNS name <service>.<namespace>.svc, the only one that kube-aggregator asks for",
-		"make it anew with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR"}, certified(checkServerName)},
+		"issue it again with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR"}, certified(checkServerName)},
 	{Rule{"C05", []Severity{Warning},
 		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an empty name",
-		"make it anew with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS"}, certified(checkOddNames)},
+		"issue it again with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS"}, certified(checkOddNames)},
 	{Rule{"C06", []Severity{Error},
 		"the key is not the key of the certificate; servers refuse to load the pair",
-		"put back the key that belongs to the certificate, or make both anew: certgen init"}, certified(checkKeyMatches)},
+		"put back the key that belongs to the certificate, or issue both again: certgen init"}, certified(checkKeyMatches)},
 	{Rule{"C07", []Severity{Error, Warning},
 		"expired, not yet valid, or due: less than 30 days and less than a third of its life are left",
 		"renew it: certgen init"}, certified(checkValidity)},
@@ -32,16 +32,16 @@ var checks = []Check[*target]{
 		"rotate the CA before it ends; certgen init issues no leaf that ends after its CA"}, certified(checkOutlivesCA)},
 	{Rule{"C09", []Severity{Error, Warning},
 		"weak key (RSA below 2048 bits, ECDSA below 256 bits), or a kind of key that parts of the field refuse (Ed25519)",
-		"make it anew with an ECDSA P-256 key: certgen init"}, certified(checkKeyStrength)},
+		"issue it again with an ECDSA P-256 key: certgen init"}, certified(checkKeyStrength)},
 	{Rule{"C10", []Severity{Error, Warning},
 		"signed with SHA-1 or MD5, which Go refuses; a warning on a root, whose signature nobody checks",
-		"have it signed anew with SHA-256: certgen init"}, certified(checkSignatureAlgorithm)},
+		"have it signed again with SHA-256: certgen init"}, certified(checkSignatureAlgorithm)},
 	{Rule{"C11", []Severity{Error},
 		"a leaf says that it is a CA (CA:TRUE), so its key can sign certificates for any name",
-		"make it anew as a leaf: certgen init"}, certified(checkLeafIsCA)},
+		"issue it again as a leaf: certgen init"}, certified(checkLeafIsCA)},
 	{Rule{"C12", []Severity{Error},
 		"a CA does not say that it is one (CA:TRUE with the key usage keyCertSign), so nothing that it signed is accepted",
-		"make the CA anew and have its leaves signed again: certgen init --allow-new-ca"}, certified(checkAuthority)},
+		"issue the CA again and have its leaves signed again: certgen init --allow-new-ca"}, certified(checkAuthority)},
 	{Rule{"C13", []Severity{Error},
 		"more CAs are between root and leaf than the root's path length allows",
 		"have the leaf signed by the root itself, or make a root with a greater path length"}, certified(checkPathLength)},
@@ -59,7 +59,7 @@ var checks = []Check[*target]{
 		"write them with certgen init, or mount them from a Secret; both switch them together"}, checkAtomicLayout},
 	{Rule{"F04", []Severity{Error, Warning},
 		"not the plain PEM that all readers take: damaged, encrypted or foreign blocks, CRLF, text after the last block",
-		"write the file anew as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else"}, checkPEM},
+		"rewrite the file as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else"}, checkPEM},
 	{AllowedName, certified(checkAllowedName)},
 }
 
@@ -67,7 +67,7 @@ var checks = []Check[*target]{
 // means one thing.
 var AllowedName = Rule{"P01", []Severity{Error},
 	"the front proxy's common name is not among --requestheader-allowed-names, so API servers refuse whom it names",
-	"make it anew with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}
+	"issue it again with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}
 
 // certified passes over targets without a certificate that can be parsed; F02 and F04 say why there is none.
 func certified(find func(*target) []Finding) func(*target) []Finding {

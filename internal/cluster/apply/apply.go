@@ -234,7 +234,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 		return nil, err
 	}
 	if err := verifyServing(src.Chain, src.Bundle, s, now); err != nil {
-		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf("kube-aggregator would refuse it: %v; make it anew: "+
+		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf("kube-aggregator would refuse it: %v; issue it again: "+
 			"certgen init --service %s --namespace %s --dir %s", err, s.Name, s.Namespace, store.Path())}
 	}
 	return src, nil

@@ -33,7 +33,7 @@ func TestLeaseGivenBack(t *testing.T) {
 	}
 }
 
-// TestLeaseLost: whoever cannot renew the Lease is told before somebody else can have it.
+// TestLeaseLost: a Lease that cannot be renewed cancels the context before another process can acquire it.
 func TestLeaseLost(t *testing.T) {
 	t.Parallel()
 	core := fake.NewClientset()

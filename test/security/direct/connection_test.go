@@ -19,7 +19,7 @@ import (
 )
 
 // TestS41LoopbackName: our server has a certificate for itself, shown to whoever asks for its name. The name opens nothing: the
-// token of the loopback client is made anew at each start, and nothing but it has its rights.
+// token of the loopback client is issued again at each start, and nothing but it has its rights.
 func TestS41LoopbackName(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
