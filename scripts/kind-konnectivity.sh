@@ -125,14 +125,33 @@ patched() {
 
 # demo is what the section about the sidecar expects: a kube-apiserver, the overlay, a namespace. The Service gets its address.
 demo() {
-  local image
+  local image certgen
+  certgen=$(cat bin/images/certgen.ref)
   image=$("$kubectl" --namespace kube-system get pod "kube-apiserver-$node" -o jsonpath='{.spec.containers[0].image}')
   mkdir "$work/demo"
   sed "s#IMAGE#$image#" test/e2e/kind/sidecar/kube-apiserver.yaml >"$work/demo/kube-apiserver.yaml"
   cp test/e2e/kind/sidecar/service.yaml "$work/demo/"
-  { section "The server as a sidecar" yaml; printf 'patches:\n- {path: service.yaml, target: {kind: Service}}\n'; } >"$work/demo/kustomization.yaml"
+  {
+    section "The server as a sidecar" yaml | sed "s#newName: registry.example.com/certgen, newTag: v1.2.3#newName: ${certgen%:*}, newTag: \"${certgen##*:}\"#"
+    printf 'patches:\n- {path: service.yaml, target: {kind: Service}}\n'
+  } >"$work/demo/kustomization.yaml"
   "$engine" cp --quiet "$work/demo" "$node:$kit/"
   "$kubectl" create namespace clusters-demo >/dev/null
+}
+
+# checked runs the daily check of the sidecar's certificates now, which must have a result: Complete or Failed.
+checked() {
+  local job=check-${1,,}
+  "$kubectl" --namespace clusters-demo create job "$job" --from=cronjob/konnectivity-certificates >/dev/null
+  "$kubectl" --namespace clusters-demo wait "job/$job" --for="condition=$1" --timeout=120s >/dev/null ||
+    fail "the check of certificates was not $1: $("$kubectl" --namespace clusters-demo logs "job/$job" 2>&1)"
+}
+
+# expiring gives the sidecar's kubeconfig a certificate of ten days.
+expiring() {
+  on_node "certgen konnectivity kubeconfig --user system:konnectivity-server --ca ca.crt --lifetime 10d --server https://$address:6443 --server-ca ca.crt --out due.kubeconfig
+    kubectl -n clusters-demo create secret generic konnectivity-server-kubeconfig --from-file=kubeconfig=due.kubeconfig --from-file=ca.crt \
+      --from-file=due.kubeconfig.d/tls.crt --from-file=due.kubeconfig.d/tls.key --dry-run=client -o yaml | kubectl apply -f -" >/dev/null
 }
 
 # suite runs it through kube-apiserver at a URL.
@@ -202,14 +221,19 @@ answers "without konnectivity"
 demo
 on_node 'cp /etc/kubernetes/pki/ca.{crt,key} .'
 follow "The server as a sidecar"
+checked Complete
 agents "$service"
 suite "https://$address:6444"
+expiring
+checked Failed
 remove_sidecar
 
 static_pod
 restarted "Switch kube-apiserver over"
 patched
+written=$(on_node 'stat -c %y /etc/kubernetes/manifests/kube-apiserver.yaml')
 follow "Switch kube-apiserver over" # as kubeadm upgrade does with --patches
 patched
+[ "$(on_node 'stat -c %y /etc/kubernetes/manifests/kube-apiserver.yaml')" != "$written" ] || fail "kubeadm did not write kube-apiserver's manifest again"
 follow "Check it"
 suite_through_kind

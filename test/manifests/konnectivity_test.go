@@ -48,7 +48,7 @@ var konnectivitySets = []struct {
 	{"restricted", []string{"server/rbac"}, nil},
 	{"restricted", []string{"agents/base"}, []string{"agents/components/network-policy", "agents/components/monitoring"}},
 	{"restricted", []string{"agents/base"}, []string{"agents/components/daemonset"}},
-	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls", "certificates", "certificates/monitoring"}},
 	{"privileged", []string{"server/static-pod", "kube-apiserver-pod.yaml"}, []string{"server/kube-apiserver"}},
 	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls", "server/static-pod/components/http-connect-tcp"}},
 	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/http-connect-uds"}},
@@ -164,6 +164,11 @@ var alertCases = []struct {
 	{"one of two is checked", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), alive("a"), alive("b")), 1440, []string{"fires"}},
 	{"checked three days ago", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), checked("b", "0x4320", "0+60x4320")...), 4320, []string{"a"}},
 	{"never checked", "KonnectivityCertificatesUnchecked", []string{alive("a"), `node_textfile_mtime_seconds{instance="a",file="/var/lib/node_exporter/other.prom"} 0x4320`}, 4320, []string{"fires"}},
+	{"succeeded yesterday", "KonnectivityCertificateCheckFails", append(cronJob("demo", "0x4320"), succeeded("demo", "0+60x4320")), 4320, nil},
+	{"succeeded in one of two namespaces", "KonnectivityCertificateCheckFails", append(cronJob("demo", "0x4320"), append(cronJob("kube-system", "0x4320"),
+		succeeded("demo", "0+60x4320"), succeeded("kube-system", "0x4320"))...), 4320, []string{"kube-system"}},
+	{"never succeeded", "KonnectivityCertificateCheckFails", cronJob("demo", "0x4320"), 4320, []string{"demo"}},
+	{"new", "KonnectivityCertificateCheckFails", cronJob("demo", "0x4320"), 1440, nil},
 	{"checked no more", "KonnectivityCertificatesUnchecked", append(checked("a", "0 0", "0 0"), alive("a")), 60, []string{"fires"}},
 }
 
@@ -192,6 +197,19 @@ func checked(instance, due, modified string) []string {
 	}
 }
 
+// cronJob is what kube-state-metrics has of the CronJob of a namespace, and another one. The metrics differ in their other labels.
+func cronJob(namespace, created string) []string {
+	return []string{
+		fmt.Sprintf(`kube_cronjob_created{namespace=%q,cronjob="konnectivity-certificates",pod="x"} %s`, namespace, created),
+		fmt.Sprintf(`kube_cronjob_created{namespace="other",cronjob="other"} %s`, created),
+	}
+}
+
+// succeeded is the time at which a Job of the CronJob succeeded last.
+func succeeded(namespace, at string) string {
+	return fmt.Sprintf(`kube_cronjob_status_last_successful_time{namespace=%q,cronjob="konnectivity-certificates",pod="y"} %s`, namespace, at)
+}
+
 // TestKonnectivityAlerts: by Prometheus' own engine, each alert fires when it shall and not otherwise. That for missing agents compares them
 // with the number of kube-apiservers, which a wrong count of servers cannot change.
 func TestKonnectivityAlerts(t *testing.T) {
@@ -202,7 +220,7 @@ func TestKonnectivityAlerts(t *testing.T) {
 		Minute int
 	}
 	expressions, tested := map[string]string{}, map[string]bool{}
-	for _, a := range alerts(t, parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/monitoring"}))) {
+	for _, a := range alerts(t, parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/monitoring", "certificates/monitoring"}))) {
 		expressions[a.Alert] = a.Expr
 	}
 	var questions []evaluation
@@ -217,7 +235,7 @@ func TestKonnectivityAlerts(t *testing.T) {
 	for i, tc := range alertCases {
 		var got []string
 		for _, labels := range answers[i].Labels {
-			got = append(got, cmp.Or(labels["pod"], labels["stage"], labels["instance"], "fires"))
+			got = append(got, cmp.Or(labels["pod"], labels["stage"], labels["instance"], labels["namespace"], "fires"))
 		}
 		slices.Sort(got)
 		if !slices.Equal(tc.want, got) || answers[i].Error != "" {
