@@ -22,7 +22,7 @@ func TestReadmeOverlays(t *testing.T) {
 		}
 	}
 	want := [][]string{
-		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0", "--egress-selector-config-file="},
+		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0", "image: registry.example.com/certgen:v1.2.3", "--egress-selector-config-file="},
 		{"proxy-server-host: konnectivity.example.com", "kind: NetworkPolicy", "proxy-agent:v0.36.0"},
 	}
 	if len(examples) != len(want) {
