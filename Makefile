@@ -169,7 +169,7 @@ kind-test: ## Run the end-to-end suites on it (default: default, then uninstall)
 	@scripts/kind-test.sh $(SUITE)
 
 .PHONY: kind-test-all
-kind-test-all: needs-kind image ## Make a cluster, run SUITE on it (default: all suites, 14 minutes), and remove it.
+kind-test-all: needs-kind image ## Make a cluster, run SUITE on it (default: all suites, 25 minutes), and remove it.
 	@scripts/kind-test.sh all $(SUITE)
 
 .PHONY: kind-test-konnectivity

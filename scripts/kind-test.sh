@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
 #
-# Usage: scripts/kind-test.sh [SUITE ...]   default, access, scheduler, uninstall, components or production (default: default uninstall)
+# Usage: scripts/kind-test.sh [SUITE ...]   default, access, scheduler, uninstall, components, production or rotation (default: default uninstall)
 #        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs uninstall and these suites (default: all), removes it
 # Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
 set -euo pipefail
@@ -11,7 +11,7 @@ export KUBECONFIG=$PWD/.kind/kubeconfig
 
 fail() { echo "kind-test: $*" >&2; exit 1; }
 
-# load_etcd brings the etcd of the control plane, for the cluster of the suite "production".
+# load_etcd brings the etcd of the control plane, for the cluster of the suites "production" and "rotation".
 load_etcd() {
   make --no-print-directory controlplane
   local binary version
@@ -23,7 +23,8 @@ load_etcd() {
   scripts/kind.sh load etcd
 }
 
-# Each suite is a test of test/e2e: TestDefault, TestAccess, TestScheduler, TestUninstall, TestComponents, TestProduction, TestKonnectivity.
+# Each suite is a test of test/e2e: TestDefault, TestAccess, TestScheduler, TestUninstall, TestComponents, TestProduction, TestRotation,
+# TestKonnectivity.
 run() {
   local suite
   scripts/kind.sh need-cluster
@@ -32,8 +33,8 @@ run() {
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE
   for suite; do
-    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, access, scheduler, uninstall, components or production"
-    [ "$suite" != production ] || load_etcd
+    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, access, scheduler, uninstall, components, production or rotation"
+    case $suite in production | rotation) load_etcd ;; esac
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
     CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
   done
@@ -42,7 +43,7 @@ run() {
 # all begins with "uninstall", which wants a cluster that nothing was ever deployed to.
 all() {
   local status=0
-  [ $# -gt 0 ] || set -- default access scheduler components production
+  [ $# -gt 0 ] || set -- default access scheduler components production rotation
   { scripts/kind.sh up && scripts/kind.sh load && scripts/kind-test.sh uninstall &&
     scripts/kind.sh deploy && scripts/kind-test.sh "$@"; } || status=$?
   scripts/kind.sh down && return $status
