@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -78,12 +78,7 @@ Exit codes:
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Report) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PLAN\tOBJECT\tWHY")
-	for _, item := range plan.Items {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", item.Action, applyObject(item), item.Reason)
-	}
-	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+	table(w, "PLAN\tOBJECT\tWHY", plan.Items, func(i apply.Item) []string { return []string{string(i.Action), applyObject(i), i.Reason} })
 	for _, note := range plan.Notes {
 		line(w, "note", note)
 	}
@@ -111,8 +106,5 @@ func printApplied(w io.Writer, plan *apply.Report) {
 var appliedText = map[apply.DryRun]string{apply.DryRunNone: "applied", apply.DryRunServer: "tried"}
 
 func applyObject(item apply.Item) string {
-	if item.Namespace == "" {
-		return item.Kind + " " + item.Name
-	}
-	return item.Kind + " " + item.Namespace + "/" + item.Name
+	return item.Kind + " " + strings.TrimPrefix(item.Namespace+"/"+item.Name, "/")
 }

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,16 +25,15 @@ import (
 )
 
 type expirationFlags struct {
-	warn, fail duration
-	cluster    cluster.Options
-	live       live.Options
-	format     output.Format
+	opts    verify.ExpirationOptions
+	cluster cluster.Options
+	live    live.Options
+	format  output.Format
 }
 
 func newCheckExpirationCommand(env environment) *cobra.Command {
 	const day = 24 * time.Hour
-	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
-	f := expirationFlags{warn: duration(30 * day), fail: duration(7 * day)}
+	var f expirationFlags
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
 		Use:   "check-expiration {PATH... | --service NAME --namespace NAMESPACE}",
@@ -65,8 +64,9 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 		},
 	}
 	const units = ", such as 30d, 2w or 36h"
-	cmd.Flags().Var(&f.warn, "warn-within", "what has no more left than this has the state warn"+units)
-	cmd.Flags().Var(&f.fail, "fail-within", "what has no more left than this has the state due, and the exit code is 1"+units)
+	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
+	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day, "what has no more left than this has the state warn"+units)
+	durationVar(cmd.Flags(), &f.opts.FailWithin, "fail-within", 7*day, "what has no more left than this has the state due, and the exit code is 1"+units)
 	clusterFlags(ofCluster, &f.cluster)
 	serviceFlags(ofCluster, &f.live.Service, "(required without paths)")
 	addressFlags(ofCluster, &f.cluster)
@@ -100,22 +100,22 @@ Exit codes:
 
 // report reads files or, where there are no paths, the cluster.
 func (f *expirationFlags) report(ctx context.Context, env environment, paths []string) (*verify.ExpirationReport, error) {
-	opts := verify.ExpirationOptions{WarnWithin: time.Duration(f.warn), FailWithin: time.Duration(f.fail), Now: env.now()}
+	f.opts.Now = env.now()
 	if len(paths) == 0 {
 		c, err := open(env, f.cluster, f.format.Validate(), f.live.Validate())
 		if err != nil {
 			return nil, err
 		}
-		return live.Expirations(ctx, c.Cluster, f.live, opts)
+		return live.Expirations(ctx, c.Cluster, f.live, f.opts)
 	}
 	if err := f.format.Validate(); err != nil {
 		return nil, err
 	}
-	held, err := verify.InFiles(paths, opts.Now)
+	held, err := verify.InFiles(paths, f.opts.Now)
 	if err != nil {
 		return nil, &usage.Error{Problems: certs.Flatten(err)}
 	}
-	return verify.ExpirationsOf(held, opts), nil
+	return verify.ExpirationsOf(held, f.opts), nil
 }
 
 // pathsOrFlags wants paths and none of the flags, which are for a cluster, or a Service and no path.
@@ -160,31 +160,25 @@ func expirationErrors(r *verify.ExpirationReport) error {
 }
 
 func printExpirations(w io.Writer, r *verify.ExpirationReport) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CERTIFICATE\tSUBJECT\tEXPIRES\tLEFT\tRENEW AT\tCA\tSTATE")
-	for _, e := range r.Certificates {
+	table(w, "CERTIFICATE\tSUBJECT\tEXPIRES\tLEFT\tRENEW AT\tCA\tSTATE", r.Certificates, func(e verify.Expiration) []string {
 		ca := e.CAName
 		if e.CASHA256 != "" {
 			ca += "/" + e.CASHA256[:8]
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			e.Name, orDash(e.Subject), timeOrDash(e.ExpirationDate), left(e), timeOrDash(e.RenewAt), orDash(ca), e.State)
-	}
-	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+		return []string{e.Name, cmp.Or(e.Subject, "-"), timeOrDash(e.ExpirationDate), left(e), timeOrDash(e.RenewAt), cmp.Or(ca, "-"), string(e.State)}
+	})
 	if len(r.Authorities) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(table, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUES\tTRUSTED BY\tSTATE")
-	for _, a := range r.Authorities {
+	table(w, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUES\tTRUSTED BY\tSTATE", r.Authorities, func(a verify.AuthorityExpiration) []string {
 		name := a.Name
 		if a.Role != "" {
 			name += " (" + a.Role + ")"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
-			name, a.SHA256[:8], timeOrDash(a.ExpirationDate), left(a.Expiration), a.Issues, orDash(strings.Join(a.TrustedBy, ", ")), a.State)
-	}
-	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+		trusting := cmp.Or(strings.Join(a.TrustedBy, ", "), "-")
+		return []string{name, a.SHA256[:8], timeOrDash(a.ExpirationDate), left(a.Expiration), strconv.Itoa(a.Issues), trusting, string(a.State)}
+	})
 }
 
 func left(e verify.Expiration) string {

@@ -6,13 +6,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
+	"example.com/extension-apiserver/internal/usage"
 )
 
 // commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists drop,
@@ -62,6 +67,20 @@ func (d *duration) Set(text string) error {
 	}
 	*d = duration(parsed)
 	return nil
+}
+
+// oneArgument wants that as the only argument, one of the names if there are any.
+func oneArgument(what string, names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 1 && (len(names) == 0 || slices.Contains(names, args[0])) {
+			return nil
+		}
+		return usage.Errorf("expected %s, found %q", what, args)
+	}
+}
+
+func oneOf(names []string) cobra.PositionalArgs {
+	return oneArgument("one of "+strings.Join(names, ", "), names...)
 }
 
 func durationVar(flags *pflag.FlagSet, value *time.Duration, name string, standard time.Duration, about string) {
@@ -128,11 +147,7 @@ func (s signerFiles) read() (*certs.RemoteSigner, error) {
 }
 
 func keyTypeFlag(flags *pflag.FlagSet, keyType *certs.KeyType) {
-	var names []string
-	for _, t := range certs.KeyTypes() {
-		names = append(names, string(t))
-	}
-	flags.StringVar((*string)(keyType), "key-type", names[0], "type of new keys: "+strings.Join(names, ", "))
+	flags.StringVar((*string)(keyType), "key-type", certs.KeyTypes()[0], "type of new keys: "+strings.Join(certs.KeyTypes(), ", "))
 }
 
 func lifetimeFlags(flags *pflag.FlagSet, lifetime *time.Duration, allowLongLived *bool) {
@@ -144,4 +159,30 @@ func clientFlags(flags *pflag.FlagSet, user *string, groups *[]string, allowSyst
 	flags.StringVar(user, "user", "", "name of the user, the certificate's common name")
 	flags.Var((*commaList)(groups), "group", "groups of the user, with commas or repeated")
 	flags.BoolVar(allowSystemMasters, "allow-system-masters", false, "allow the group system:masters, which no authorizer can limit")
+}
+
+func clusterFlags(flags *pflag.FlagSet, o *cluster.Options) {
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator (default: that of kubectl, or the pod's ServiceAccount)")
+	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
+}
+
+// addressFlags are for where the addresses in the cluster do not lead to the processes.
+func addressFlags(flags *pflag.FlagSet, o *cluster.Options) {
+	flags.Var((*commaList)(&o.EndpointAddresses), "endpoint", "dial the servers at these HOST:PORT instead of those in the Service's EndpointSlices, with commas or repeated")
+	flags.BoolVar(&o.PortForward, "port-forward", false, "reach the servers' pods through kube-apiserver, as kubectl port-forward does; needs the right to create pods/portforward")
+	flags.Var((*commaList)(&o.KubeAPIServerURLs), "kube-apiserver", "URLs of all kube-apiservers instead of the endpoints of default/kubernetes, with commas or repeated")
+}
+
+// open refuses with all problems of the command line at once. A kubeconfig that cannot be used is wrong usage too: nothing
+// was asked.
+func open(env environment, o cluster.Options, problems ...error) (apply.Client, error) {
+	if err := errors.Join(append(o.Validate(), problems...)...); err != nil {
+		return apply.Client{}, err
+	}
+	c, err := cluster.Open(o)
+	if err != nil {
+		return apply.Client{}, usage.Errorf("--kubeconfig: %w", err)
+	}
+	c.Now = env.now
+	return apply.Client{Cluster: c}, nil
 }

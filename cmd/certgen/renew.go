@@ -113,11 +113,7 @@ Exit codes:
 
 func printRenewed(w io.Writer, report *rotation.RenewReport) {
 	for _, item := range report.Items {
-		fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
-		line(w, "why", item.Reason)
-		for _, note := range item.Notes {
-			line(w, "note", note)
-		}
+		printDone(w, item.Action, item.Path, item.Reason, item.Notes, nil)
 	}
 	if report.Apply != nil {
 		fmt.Fprintln(w)

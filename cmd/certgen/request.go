@@ -4,14 +4,11 @@ package main
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/output"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 func newRequestCommand(env environment) *cobra.Command {
@@ -29,7 +26,7 @@ Key and request wait in DIR/NAME/pending; what is in use stays as it is. Have DI
 certgen request sign or by any CA that adds nothing of its own, and hand the certificate to certgen request accept. Run again, it keeps a
 pending request that still asks for the right thing and replaces any other.`,
 		Example: `  certgen request serving --dir edge --service widgets --namespace demo`,
-		Args:    oneLeaf,
+		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
 			if err := errors.Join(format.Validate(), err); err != nil {
@@ -57,7 +54,7 @@ one step. It must have the key and the names that were asked for, one usage, and
 which is given with --ca the first time and then stays in its directory, without its key. Each difference is reported,
 and then nothing changes.`,
 		Example: `  certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
-		Args:    oneLeaf,
+		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
 			if opts.CertFile == "" {
@@ -78,11 +75,34 @@ and then nothing changes.`,
 	return cmd
 }
 
-// oneLeaf wants the directory of one leaf.
-func oneLeaf(_ *cobra.Command, args []string) error {
-	known := certs.Leaves()
-	if len(args) != 1 || !slices.Contains(known, args[0]) {
-		return usage.Errorf("expected one of %s, found %q", strings.Join(known, ", "), args)
+func newSignCommand(env environment) *cobra.Command {
+	opts := certs.SignOptions{Now: env.now}
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "sign REQUEST --ca PATH --out FILE",
+		Short: "Sign somebody's certificate request with a CA",
+		Long: `Sign the key in a certificate request (PKCS#10). Nothing but the key is taken from it: names and usage are those of the
+flags, --dns and --ip for a server, --user and --group for a client. A request that asks for anything else is refused;
+what it leaves out is filled in.`,
+		Example: `  certgen request sign edge/serving/pending/tls.csr --ca pki/serving-ca --out serving.crt \
+    --dns widgets.demo.svc,widgets.demo,widgets,widgets.demo.svc.cluster.local`,
+		Args: oneArgument("one certificate request"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.RequestFile = args[0]
+			if err := format.Validate(); err != nil {
+				return err
+			}
+			report, err := certs.SignRequest(opts)
+			return show(env, format, report, err, printIssued)
+		},
 	}
-	return nil
+	flags := cmd.Flags()
+	flags.StringVar(&opts.CA, "ca", "", "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it (required)")
+	flags.StringVar(&opts.Out, "out", "", "file for the certificate; one that is there is never overwritten (required)")
+	flags.Var((*commaList)(&opts.DNSNames), "dns", "DNS names of a server, with commas or repeated")
+	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, with commas or repeated")
+	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters)
+	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
+	output.AddFlag(cmd, &format)
+	return cmd
 }

@@ -3,13 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,16 +53,21 @@ func whereIs(flags *pflag.FlagSet, o rotation.Options, s rotation.SecretOptions)
 	return inSecrets, nil
 }
 
+type rotateFlags struct {
+	opts          rotation.Options
+	secrets       rotation.SecretOptions
+	target        cluster.Options
+	format        output.Format
+	status, abort bool
+}
+
 func newRotateCommand(env environment) *cobra.Command {
-	opts := rotation.Options{Now: env.now}
-	var secrets rotation.SecretOptions
-	var target cluster.Options
-	var format output.Format
-	var plan, status, abort bool
+	f := rotateFlags{opts: rotation.Options{Now: env.now}}
+	var plan bool
 	cmd := &cobra.Command{
 		Use:   "rotate NAME {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
 		Short: "Replace certificates and CAs of a running cluster, each step seen before the next",
-		Long:  rotateLong(),
+		Long:  rotateLong,
 		Example: `  # What would be done, step by step
   certgen rotate serving-ca --plan
 
@@ -71,79 +76,68 @@ func newRotateCommand(env environment) *cobra.Command {
   # Where is it, and back again
   certgen rotate serving-ca --dir pki --status
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --abort`,
-		Args: oneRotation,
+		Args: oneOf(rotation.Rotations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.Rotation = args[0]
-			if err := errors.Join(format.Validate(), oneOf(plan, status, abort)); err != nil {
+			if err := errors.Join(f.format.Validate(), atMostOne(plan, f.status, f.abort)); err != nil {
 				return err
 			}
 			if plan {
-				return printSteps(env, format, opts.Rotation)
+				return printSteps(env, f.format, args[0])
 			}
-			inSecrets, err := whereIs(cmd.Flags(), opts, secrets)
+			inSecrets, err := whereIs(cmd.Flags(), f.opts, f.secrets)
 			if err != nil {
 				return err
 			}
-			if !inSecrets {
-				return rotateDir(cmd.Context(), env, opts, target, format, status, abort)
-			}
-			secrets.Service = opts.Service
-			return rotateSecrets(cmd.Context(), env, opts, secrets, target, format, status, abort)
+			f.opts.Rotation, f.opts.Progress, f.secrets.Service = args[0], progress(env, f.format), f.opts.Service
+			state, err := f.rotate(cmd.Context(), env, inSecrets)
+			return errors.Join(err, printState(env, f.format, state))
 		},
 	}
-	rotationFlags(cmd.Flags(), &opts, &target)
-	secretFlags(cmd.Flags(), &secrets)
+	rotationFlags(cmd.Flags(), &f.opts, &f.target)
+	secretFlags(cmd.Flags(), &f.secrets)
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
-	cmd.Flags().BoolVar(&status, "status", false, "print how far the last rotation came")
-	cmd.Flags().BoolVar(&abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
-	output.AddFlag(cmd, &format)
+	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation came")
+	cmd.Flags().BoolVar(&f.abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
+	output.AddFlag(cmd, &f.format)
 	return cmd
 }
 
-func rotateDir(ctx context.Context, env environment, opts rotation.Options, target cluster.Options, format output.Format, status, abort bool) error {
-	if status && opts.Dir != "" {
-		return printStatus(env, format, certs.Dir(opts.Dir))
+// rotate returns the record of the rotation, as far as there is one.
+func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets bool) (*rotation.State, error) {
+	run := rotation.Run
+	if f.abort {
+		run = rotation.Abort
 	}
-	c, err := open(env, target, opts.Validate())
-	if err != nil {
-		return err
-	}
-	opts.Observer, opts.Progress = c, progress(env, format)
-	state, err := runOrAbort(abort)(ctx, opts)
-	return errors.Join(err, printState(env, format, state))
-}
-
-func rotateSecrets(
-	ctx context.Context, env environment, opts rotation.Options, secrets rotation.SecretOptions, target cluster.Options, format output.Format, status, abort bool,
-) error {
-	if opts.Rotation != rotation.Serving && opts.Rotation != rotation.ServingCA {
-		return usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files", rotation.Serving, rotation.ServingCA, opts.Rotation)
-	}
-	c, err := open(env, target, secrets.Validate())
-	if err != nil {
-		return err
-	}
-	if status {
-		store, err := rotation.OpenSecrets(ctx, c, secrets)
-		if err != nil {
-			return err
+	if !inSecrets {
+		if f.status && f.opts.Dir != "" {
+			return readState(certs.Dir(f.opts.Dir))
 		}
-		return printStatus(env, format, store)
+		c, err := open(env, f.target, f.opts.Validate())
+		if err != nil {
+			return nil, err
+		}
+		f.opts.Observer = c
+		return run(ctx, f.opts)
 	}
-	opts.Progress = progress(env, format)
-	state, err := rotation.InSecrets(ctx, c, secrets, opts, runOrAbort(abort))
-	return errors.Join(err, printState(env, format, state))
+	if f.opts.Rotation != rotation.Serving && f.opts.Rotation != rotation.ServingCA {
+		return nil, usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
+			rotation.Serving, rotation.ServingCA, f.opts.Rotation)
+	}
+	c, err := open(env, f.target, f.secrets.Validate())
+	if err != nil {
+		return nil, err
+	}
+	if f.status {
+		store, err := rotation.OpenSecrets(ctx, c, f.secrets)
+		if err != nil {
+			return nil, err
+		}
+		return readState(store)
+	}
+	return rotation.InSecrets(ctx, c, f.secrets, f.opts, run)
 }
 
-func runOrAbort(abort bool) func(context.Context, rotation.Options) (*rotation.State, error) {
-	if abort {
-		return rotation.Abort
-	}
-	return rotation.Run
-}
-
-func rotateLong() string {
-	return `Replace what certgen init made, while requests go on. NAME is one of
+const rotateLong = `Replace what certgen init made, while requests go on. NAME is one of
 
   serving         a new serving certificate of the same CA
   serving-ca      a new serving CA, and a serving certificate of it
@@ -166,25 +160,9 @@ Exit codes:
   1  refused, and nothing was changed; or interrupted, or a file could not be written: run it again
   2  wrong usage
   3  blocked: it stopped in a safe state and needs a person; the message says what was not seen`
-}
 
-func oneRotation(_ *cobra.Command, args []string) error {
-	for _, name := range rotation.Rotations() {
-		if len(args) == 1 && args[0] == name {
-			return nil
-		}
-	}
-	return usage.Errorf("expected one of %s, found %q", strings.Join(rotation.Rotations(), ", "), args)
-}
-
-func oneOf(plan, status, abort bool) error {
-	n := 0
-	for _, set := range []bool{plan, status, abort} {
-		if set {
-			n++
-		}
-	}
-	if n > 1 {
+func atMostOne(modes ...bool) error {
+	if n := len(slices.DeleteFunc(modes, func(on bool) bool { return !on })); n > 1 {
 		return usage.Errorf("expected at most one of --plan, --status and --abort, found %d", n)
 	}
 	return nil
@@ -226,15 +204,12 @@ func printSteps(env environment, format output.Format, name string) error {
 	})
 }
 
-func printStatus(env environment, format output.Format, store certs.Store) error {
+func readState(store certs.Store) (*rotation.State, error) {
 	state, err := rotation.ReadState(store)
-	if err != nil {
-		return err
+	if err == nil && state == nil {
+		err = fmt.Errorf("%s: expected the record of a rotation, found none; nothing was rotated here", store.Path(rotation.StateSet, rotation.StateFile))
 	}
-	if state == nil {
-		return fmt.Errorf("%s: expected the record of a rotation, found none; nothing was rotated here", store.Path(rotation.StateSet, rotation.StateFile))
-	}
-	return printState(env, format, state)
+	return state, err
 }
 
 // printState shows how long each step took, and what of that was waiting.
@@ -243,17 +218,10 @@ func printState(env environment, format output.Format, state *rotation.State) er
 		return nil
 	}
 	return format.Print(env.stdout, state, func(w io.Writer) {
-		outcome := string(state.Outcome)
-		if outcome == "" {
-			outcome = "unfinished"
-		}
-		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, outcome, state.StartedAt.UTC().Format(time.RFC3339))
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "STEP\tUNTIL SEEN\tHELD")
-		for _, s := range state.Steps {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", s.Name, between(&s.StartedAt, s.ObservedAt), between(s.ObservedAt, s.FinishedAt))
-		}
-		table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"), state.StartedAt.UTC().Format(time.RFC3339))
+		table(w, "STEP\tUNTIL SEEN\tHELD", state.Steps, func(s rotation.StepState) []string {
+			return []string{s.Name, between(&s.StartedAt, s.ObservedAt), between(s.ObservedAt, s.FinishedAt)}
+		})
 		line(w, "blocked", state.Blocked)
 	})
 }

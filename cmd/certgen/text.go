@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -17,6 +18,16 @@ func line(w io.Writer, label, value string) {
 	if value != "" {
 		fmt.Fprintf(w, "  %-12s %s\n", label, value)
 	}
+}
+
+// table writes a row of cells for each item, in columns.
+func table[T any](w io.Writer, header string, items []T, cells func(T) []string) {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, header)
+	for _, item := range items {
+		fmt.Fprintln(columns, strings.Join(cells(item), "\t"))
+	}
+	columns.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
 }
 
 // show prints what a command did, unless it failed.
@@ -43,33 +54,33 @@ func printIssued(w io.Writer, r *certs.IssueReport) {
 }
 
 func printItem(w io.Writer, item certs.Item) {
-	c := item.Certificate
-	fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
-	line(w, "why", item.Reason)
+	c, trust := item.Certificate, ""
 	if item.TrustChanged {
-		line(w, "TRUST", "changed: this CA took the place of another")
+		trust = "changed: this CA took the place of another"
 	}
-	line(w, "subject", c.Subject)
-	line(w, "names", names(c))
-	line(w, "may sign", c.NameConstraints)
-	line(w, "until", until(c))
-	line(w, "sha256", c.SHA256)
-	for _, note := range item.Notes {
-		line(w, "note", note)
-	}
+	printDone(w, item.Action, item.Path, item.Reason, item.Notes, [][2]string{
+		{"TRUST", trust}, {"subject", c.Subject}, {"names", names(c)}, {"may sign", c.NameConstraints}, {"until", until(c)}, {"sha256", c.SHA256},
+	})
 }
 
 func printRequest(w io.Writer, r *certs.RequestReport) {
-	fmt.Fprintf(w, "%-9s %s\n", r.Action, r.Path)
-	line(w, "why", r.Reason)
-	line(w, "subject", r.Subject)
-	line(w, "names", names(certs.CertificateInfo{DNSNames: r.DNSNames, IPAddresses: r.IPAddresses}))
-	line(w, "usage", r.ExtKeyUsage)
-	line(w, "key type", r.KeyType)
-	for _, note := range r.Notes {
+	asked := names(certs.CertificateInfo{DNSNames: r.DNSNames, IPAddresses: r.IPAddresses})
+	printDone(w, r.Action, r.Path, r.Reason, r.Notes, [][2]string{
+		{"subject", r.Subject}, {"names", asked}, {"usage", r.ExtKeyUsage}, {"key type", r.KeyType},
+	})
+	printNext(w, r.Next)
+}
+
+// printDone says what was done about what, and why, with what is known of it and what is to be known.
+func printDone(w io.Writer, action certs.Action, path, reason string, notes []string, details [][2]string) {
+	fmt.Fprintf(w, "%-9s %s\n", action, path)
+	line(w, "why", reason)
+	for _, detail := range details {
+		line(w, detail[0], detail[1])
+	}
+	for _, note := range notes {
 		line(w, "note", note)
 	}
-	printNext(w, r.Next)
 }
 
 func printNext(w io.Writer, commands []string) {

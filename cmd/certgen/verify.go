@@ -3,11 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,7 +102,11 @@ Exit codes:
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
-	if err := errors.Join(f.format.Validate(), checkService(f.files.Service)); err != nil {
+	errs := []error{f.format.Validate()}
+	if f.files.Service != (certs.Service{}) { // both names or none
+		errs = append(errs, f.files.Service.Validate())
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	f.files.Now = env.now()
@@ -110,10 +114,7 @@ func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
 	if err != nil {
 		return &usage.Error{Problems: certs.Flatten(err)}
 	}
-	if err := f.format.Print(env.stdout, report, func(w io.Writer) { printVerification(w, report, f.strict) }); err != nil {
-		return err
-	}
-	return findingErrors(report.Results, f.strict)
+	return showFindings(env, f.format, report, report.Results, f.strict, printVerification)
 }
 
 func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error {
@@ -126,25 +127,18 @@ func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error 
 	if err != nil {
 		return err
 	}
-	if err := f.format.Print(env.stdout, report, func(w io.Writer) { printLive(w, report, f.strict) }); err != nil {
-		return err
-	}
-	return findingErrors(report.Results, f.strict)
+	return showFindings(env, f.format, report, report.Results, f.strict, printLive)
 }
 
 const allowedNamesFlag = "requestheader-allowed-names"
 
-// checkService: both names or none.
-func checkService(s certs.Service) error {
-	if s.Name == "" && s.Namespace == "" {
-		return nil
-	}
-	return s.Validate()
-}
-
-// findingErrors are those findings that decide about the exit code.
-func findingErrors(r verify.Results, strict bool) error {
-	var errs []error
+// showFindings prints a report, and returns those findings that decide about the exit code.
+func showFindings[T any](env environment, format output.Format, report T, r verify.Results, strict bool, checked func(io.Writer, T)) error {
+	err := format.Print(env.stdout, report, func(w io.Writer) {
+		checked(w, report)
+		printResults(w, r, strict)
+	})
+	errs := []error{err}
 	for _, f := range r.Findings {
 		if f.Severity == verify.Error || strict && f.Severity == verify.Warning {
 			errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))
@@ -153,28 +147,20 @@ func findingErrors(r verify.Results, strict bool) error {
 	return errors.Join(errs...)
 }
 
-func printVerification(w io.Writer, r *verify.Report, strict bool) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CERTIFICATE\tCHECKED AS\tSUBJECT\tUNTIL\tRESULT")
-	for _, c := range r.Checked {
+func printVerification(w io.Writer, r *verify.Report) {
+	table(w, "CERTIFICATE\tCHECKED AS\tSUBJECT\tUNTIL\tRESULT", r.Checked, func(c verify.Checked) []string {
 		as := string(c.Purpose)
 		if c.ServerName != "" {
 			as += " " + c.ServerName
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Path, as, orDash(c.Subject), timeOrDash(c.NotAfter), result(c.Tally))
-	}
-	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
-	printResults(w, r.Results, strict)
+		return []string{c.Path, as, cmp.Or(c.Subject, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
+	})
 }
 
-func printLive(w io.Writer, r *live.Report, strict bool) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "OBJECT\tDETAIL\tUNTIL\tRESULT")
-	for _, c := range r.Checked {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.Object, orDash(c.Detail), timeOrDash(c.NotAfter), result(c.Tally))
-	}
-	table.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
-	printResults(w, r.Results, strict)
+func printLive(w io.Writer, r *live.Report) {
+	table(w, "OBJECT\tDETAIL\tUNTIL\tRESULT", r.Checked, func(c live.Checked) []string {
+		return []string{c.Object, cmp.Or(c.Detail, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
+	})
 }
 
 func result(t verify.Tally) string {
@@ -199,13 +185,6 @@ func printResults(w io.Writer, r verify.Results, strict bool) {
 	}
 	s := r.Summary
 	fmt.Fprintf(w, "\n%s: %d checked, %d errors, %d warnings, %d infos\n", verdict, s.Checked, s.Errors, s.Warnings, s.Infos)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func timeOrDash(t *time.Time) string {

@@ -118,7 +118,7 @@ func TestNothingIsWrittenWhenSigningFails(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	opts := initOptions(dir, epoch.Add(61*day)) // all leaves are due
-	chains, err := opts.chains(opts.sets())
+	chains, err := opts.chains(opts.cas())
 	if err != nil {
 		t.Fatal(err)
 	}

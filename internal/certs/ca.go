@@ -90,11 +90,6 @@ func ParseCA(certPEM, keyPEM []byte, now func() time.Time) (*CA, error) {
 	return ca, ca.mayIssue(x509.ExtKeyUsageAny, ca.now())
 }
 
-// usages are the extended key usages of the CA, and of its leaves between them.
-func (o CAOptions) usages() []x509.ExtKeyUsage {
-	return spec{isCA: true, usage: o.Usage, mutual: o.MutualTLS}.extKeyUsages()
-}
-
 func (o CAOptions) spec(now time.Time) (spec, error) {
 	var errs []error
 	if o.Name == "" {
@@ -114,7 +109,7 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 		// The same constraint on a directory name would be no help: Go refuses it as an unknown critical extension.
 		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","), "expected none for a client CA; DNS constraints say nothing about user names"})
 	}
-	lifetime, err := checkLifetime(o.Lifetime, CALifetime, 0)
+	lifetime, err := checkLifetime(o.Lifetime, CALifetime, true)
 	errs = append(errs, err, o.KeyType.validate())
 	if err := errors.Join(errs...); err != nil {
 		return spec{}, err
@@ -140,27 +135,19 @@ func generationName(name string, now time.Time) string {
 	return name[:min(len(name), maxCommonName-len(suffix))] + suffix
 }
 
-// checkLifetime applies the default to 0 and refuses less than nothing or, with limit > 0, more than limit.
-func checkLifetime(lifetime, standard, limit time.Duration) (time.Duration, error) {
+// checkLifetime applies the default to 0 and refuses less than nothing and, unless it is allowed, what no leaf should last.
+func checkLifetime(lifetime, standard time.Duration, allowLongLived bool) (time.Duration, error) {
 	if lifetime == 0 {
 		return standard, nil
 	}
 	if lifetime < time.Second {
 		return 0, &InvalidError{"lifetime", lifetime.String(), "expected at least one second"}
 	}
-	if limit > 0 && lifetime > limit {
+	if !allowLongLived && lifetime > MaxLeafLifetime {
 		return 0, &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
-			"renew more often instead, or allow it with --allow-long-lived", limit)}
+			"renew more often instead, or allow it with --allow-long-lived", MaxLeafLifetime)}
 	}
 	return lifetime, nil
-}
-
-// leafLimit is the longest life of a leaf; 0 means none.
-func leafLimit(allowLongLived bool) time.Duration {
-	if allowLongLived {
-		return 0
-	}
-	return MaxLeafLifetime
 }
 
 func clock(now func() time.Time) func() time.Time {

@@ -94,13 +94,9 @@ func cfsslUsages(s spec) []string {
 	if s.isCA {
 		out = []string{"cert sign", "crl sign"}
 	}
+	names := map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth"}
 	for _, usage := range s.extKeyUsages() {
-		switch usage {
-		case x509.ExtKeyUsageServerAuth:
-			out = append(out, "server auth")
-		case x509.ExtKeyUsageClientAuth:
-			out = append(out, "client auth")
-		}
+		out = append(out, names[usage])
 	}
 	return out
 }
@@ -123,13 +119,13 @@ func orderFor(s spec, request *x509.CertificateRequest) (*signer.SignRequest, er
 		NotAfter:  s.notAfter,
 	}
 	if s.constraints != nil {
-		der, err := s.constraints.marshal()
+		constrained, err := throwaway(s.constraints)
 		if err != nil {
 			return nil, err
 		}
-		order.Extensions = []signer.Extension{{
-			ID: config.OID(oidNameConstraints), Critical: true, Value: hex.EncodeToString(der),
-		}}
+		for _, ext := range constrained.Extensions { // cfssl's profiles know nothing of it
+			order.Extensions = append(order.Extensions, signer.Extension{ID: config.OID(ext.Id), Critical: ext.Critical, Value: hex.EncodeToString(ext.Value)})
+		}
 	}
 	return order, nil
 }

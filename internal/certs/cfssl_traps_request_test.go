@@ -29,9 +29,9 @@ func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
 		EmailAddresses: []string{"a@b.example"},
 		URIs:           []*url.URL{{Scheme: "spiffe", Host: "evil"}},
 		ExtraExtensions: []pkix.Extension{
-			{Id: oidBasicConstraints, Critical: true, Value: marshal(struct{ IsCA bool }{true})},
-			{Id: oidKeyUsage, Critical: true, Value: marshal(asn1.BitString{Bytes: []byte{0x04}, BitLength: 6})},
-			{Id: oidExtKeyUsage, Value: marshal([]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 2}})},
+			{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: marshal(struct{ IsCA bool }{true})},
+			{Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true, Value: marshal(asn1.BitString{Bytes: []byte{0x04}, BitLength: 6})},
+			{Id: asn1.ObjectIdentifier{2, 5, 29, 37}, Value: marshal([]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 2}})},
 			{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}},
 		},
 	}, key)

@@ -4,8 +4,9 @@ package certs
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,21 +60,18 @@ func RenewAt(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// complete finishes what a run that was cut short began to write.
-func (c *chain) complete() error {
-	errs := []error{c.ca.store.Write(c.ca.name, nil)}
+// pairs are what was found of the CA and its leaves.
+func (c *chain) pairs() []*pairDir {
+	out := []*pairDir{&c.ca.pairDir}
 	for _, l := range c.leaves {
-		errs = append(errs, l.store.Write(l.name, nil))
+		out = append(out, &l.pairDir)
 	}
-	return errors.Join(errs...)
+	return out
 }
 
 func (c *chain) load() error {
-	if err := c.ca.load(); err != nil {
-		return err
-	}
-	for _, l := range c.leaves {
-		if err := l.load(); err != nil {
+	for _, d := range c.pairs() {
+		if err := d.load(); err != nil {
 			return err
 		}
 	}
@@ -112,26 +110,18 @@ func (c *chain) plan(allowNewCA bool) error {
 // front proxy's CA, or as that of konnectivity's agents, every user's certificate would be trusted too. A new CA would not
 // help, as long as the old one stays in a bundle.
 func (c *chain) checkUserCAs() error {
-	check := func(file string, ours ...*x509.Certificate) error {
+	for _, d := range c.pairs() {
+		file, ours := BundleFile, d.bundle
+		if d == &c.ca.pairDir && d.cert != nil {
+			file, ours = CertFile, Bundle{d.cert}
+		}
 		for _, cert := range ours {
 			for _, users := range c.userCAs {
-				if cert == nil {
-					continue
-				}
 				if relation := sharedca.Relation(cert, users); relation != "" {
-					return &RefusedError{Path: file, Reason: fmt.Sprintf("expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
+					return &RefusedError{Path: d.file(file), Reason: fmt.Sprintf("expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
 						"a user's certificate could pass for any user; move this pair and its leaves away and let certgen make new ones", relation, users.Subject)}
 				}
 			}
-		}
-		return nil
-	}
-	if err := check(c.ca.file(CertFile), c.ca.cert); err != nil {
-		return err
-	}
-	for _, l := range c.leaves {
-		if err := check(l.file(BundleFile), l.bundle...); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -152,4 +142,277 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 		return nil
 	}
 	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " + strings.Join(needed, ", ")}
+}
+
+// decideCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
+func (c *chain) decideCA() (decision, *RefusedError) {
+	found := &c.ca
+	if c.remote != nil && (!found.certSeen || found.keySeen) {
+		return decision{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the certificate of the CA whose key %s has, and no key; "+
+			"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
+	}
+	if !found.certSeen && !found.keySeen {
+		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
+		for _, l := range c.leaves {
+			if l.cert != nil && !c.now.After(l.cert.NotAfter) {
+				return decision{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
+					l.file(CertFile), timeText(l.cert.NotAfter))}
+			}
+		}
+		return decision{action: Made, reason: "there was none"}, nil
+	}
+	if c.remote == nil && found.cert != nil && c.now.After(found.cert.NotAfter) {
+		return decision{action: Replaced, reason: "it expired at " + timeText(found.cert.NotAfter)}, nil
+	}
+	if refusal := c.checkCA(); refusal != nil {
+		return decision{}, refusal
+	}
+	return decision{action: Kept, reason: "it is valid and may sign what is needed", notes: append(found.notes, c.caNotes()...)}, nil
+}
+
+// checkCA returns why the CA that was found cannot be used, and nil when it can.
+func (c *chain) checkCA() *RefusedError {
+	found := &c.ca
+	cert, key := found.file(CertFile), found.file(KeyFile)
+	switch {
+	case !found.certSeen:
+		return &RefusedError{Path: cert, Reason: "expected the certificate of the key beside it, found none"}
+	case found.certErr != nil:
+		return &RefusedError{Path: cert, Reason: found.certErr.Error()}
+	case found.keyErr != nil:
+		return &RefusedError{Path: key, Reason: found.keyErr.Error()}
+	case found.key != nil && !SamePublicKey(found.cert.PublicKey, found.key.Public()):
+		return &RefusedError{Path: key, Reason: "expected the key of the certificate beside it, found another"}
+	}
+	if err := checkStrength(found.cert.PublicKey); err != nil {
+		return &RefusedError{Path: cert, Reason: err.Error()}
+	}
+	for _, l := range c.leaves {
+		if reason := unfitFor(found.cert, l.want, c.now); reason != "" {
+			return &RefusedError{Path: cert, Reason: reason}
+		}
+	}
+	return nil
+}
+
+// caNotes says where a CA that is kept could be better.
+func (c *chain) caNotes() []string {
+	var d decision
+	cert, want := c.ca.cert, spec{isCA: true, usage: c.ca.options.Usage, mutual: c.ca.options.MutualTLS}.extKeyUsages()
+	if c.remote != nil {
+		d.note("its key is with %s", c.remote.URL)
+	} else if c.ca.key == nil {
+		d.note("its key is not here; its leaves can only be replaced where the key is")
+	}
+	if c.now.After(RenewAt(cert)) {
+		d.note("less than a third of its life is left (until %s): plan its rotation", timeText(cert.NotAfter))
+	}
+	if len(cert.ExtKeyUsage) != len(want) || slices.ContainsFunc(want, func(u x509.ExtKeyUsage) bool { return !slices.Contains(cert.ExtKeyUsage, u) }) {
+		d.note("its extended key usages are %s; %s alone would be enough", extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), extKeyUsageNames(want, nil))
+	}
+	if len(c.ca.options.PermittedDNS) > 0 && len(cert.PermittedDNSDomains) == 0 {
+		d.note("it has no name constraints: with its key a certificate for any host can be made")
+	}
+	if !c.ca.options.KeyType.matches(cert.PublicKey) {
+		d.note("its key is %s; only a new CA would have the type that was asked for", keyType(cert.PublicKey))
+	}
+	return d.notes
+}
+
+// decideLeaves decides about the leaves once it is known what becomes of their CA.
+func (c *chain) decideLeaves() {
+	for _, l := range c.leaves {
+		if l.decision = c.decideLeaf(l); l.decision.action == Replaced && !l.decision.reuse && l.afterwards != "" {
+			l.decision.note("%s", l.afterwards)
+		}
+	}
+}
+
+func (c *chain) decideLeaf(l *leaf) decision {
+	if !l.certSeen && !l.keySeen {
+		return decision{action: Made, reason: "there was none"}
+	}
+	if c.ca.decision.action != Kept {
+		return decision{action: Replaced, reason: "its CA is new"}
+	}
+	if reason := c.checkLeaf(l); reason != "" {
+		return decision{action: Replaced, reason: reason}
+	}
+	kept := decision{action: Kept, reason: "it is valid and what was asked for", notes: l.notes}
+	if c.now.After(RenewAt(l.cert)) {
+		if l.cert.NotAfter.Before(c.ca.cert.NotAfter) {
+			return decision{action: Replaced, reason: fmt.Sprintf("less than a third of its life was left (until %s)", timeText(l.cert.NotAfter))}
+		}
+		kept.note("it is due, but a new one would end no later: it ends with its CA")
+	}
+	if !l.want.keyType.matches(l.cert.PublicKey) {
+		kept.note("its key is %s; the next one will have the type that was asked for", keyType(l.cert.PublicKey))
+	}
+	if !l.bundle.Contains(c.ca.cert) {
+		kept.action, kept.reuse = Replaced, true
+		kept.reason = BundleFile + " did not hold its CA; certificate and key stay the same"
+	}
+	return kept
+}
+
+// checkLeaf returns why the leaf that was found is not right, or "".
+func (c *chain) checkLeaf(l *leaf) string {
+	switch {
+	case !l.certSeen:
+		return CertFile + " was missing"
+	case !l.keySeen:
+		return KeyFile + " was missing"
+	case l.certErr != nil:
+		return CertFile + " was damaged: " + l.certErr.Error()
+	case l.keyErr != nil:
+		return KeyFile + " was damaged: " + l.keyErr.Error()
+	case !SamePublicKey(l.cert.PublicKey, l.key.Public()):
+		return KeyFile + " was not the key of " + CertFile
+	}
+	return strings.Join(l.want.wrongWith(l.cert, c.ca.cert, c.now), "; ")
+}
+
+// wrongWith lists why cert is not what s asks of a leaf of the CA, for a person to read.
+func (s spec) wrongWith(cert, ca *x509.Certificate, now time.Time) []string {
+	var out []string
+	if cert.CheckSignatureFrom(ca) != nil {
+		out = append(out, fmt.Sprintf("it was signed by %s, not by %s", cert.Issuer, ca.Subject))
+	}
+	if now.After(cert.NotAfter) {
+		out = append(out, "it expired at "+timeText(cert.NotAfter))
+	}
+	out = append(out, s.mismatches(cert)...)
+	if err := s.verify(cert, Bundle{ca}, now); err != nil && len(out) == 0 {
+		out = append(out, "it did not verify: "+err.Error())
+	}
+	return out
+}
+
+// unfitFor returns why the CA cannot sign what s asks for, or "".
+func unfitFor(ca *x509.Certificate, s spec, now time.Time) string {
+	if reason := unusableCA(ca, s.usage, now); reason != "" {
+		return reason
+	}
+	if names := forbidden(ca, s.dnsNames, s.ips); len(names) > 0 {
+		return fmt.Sprintf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "), constraintsOf(ca))
+	}
+	return ""
+}
+
+// issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.
+func (c *chain) issue() error {
+	if err := c.issueCA(); err != nil {
+		return err
+	}
+	return c.issueLeaves()
+}
+
+func (c *chain) issueLeaves() error {
+	for _, l := range c.leaves {
+		if l.decision.action == Kept {
+			continue
+		}
+		var err error
+		if l.decision.reuse {
+			l.pair, err = newKeyPair(l.cert, l.key)
+		} else {
+			l.pair, err = c.ca.issuer.issue(l.want)
+		}
+		if err != nil {
+			return err
+		}
+		if l.pair.Certificate.NotAfter.Equal(c.ca.issuer.Certificate.NotAfter) {
+			l.decision.note("it ends with its CA: rotate the CA before that")
+		}
+		// The CAs that are in the bundle already may be there for a rotation.
+		if l.trust = l.bundle.Merge(c.now, c.ca.issuer.Certificate); len(l.trust) > 1 {
+			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted", BundleFile, len(l.trust))
+		}
+	}
+	return nil
+}
+
+func (c *chain) issueCA() (err error) {
+	if c.ca.decision.action == Kept {
+		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, remote: c.remote, now: func() time.Time { return c.now }}
+		return nil
+	}
+	if c.ca.issuer, err = NewCA(c.ca.options); err != nil {
+		return err
+	}
+	if c.ca.certSeen || c.ca.keySeen {
+		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", AsideDir(c.ca.path(), c.now))
+	}
+	if c.ca.decision.action == Replaced {
+		for _, l := range c.leaves {
+			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s", l.name, l.file(BundleFile))
+		}
+	}
+	return nil
+}
+
+const asideTime = "20060102T150405Z"
+
+var asideName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
+
+// AsideDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go back to it, or to repair it.
+func AsideDir(dir string, now time.Time) string { return dir + ".old-" + now.UTC().Format(asideTime) }
+
+// IsAside tells by its name whether dir holds a CA that was replaced.
+func IsAside(dir string) bool { return asideName.MatchString(dir) }
+
+// save writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
+// the next run replaces, and never a leaf without its CA. It also completes what an earlier run left half done.
+func (c *chain) save() error {
+	if err := c.saveCA(); err != nil {
+		return err
+	}
+	for _, l := range c.leaves {
+		if l.pair == nil {
+			continue
+		}
+		if err := l.store.Write(l.name, l.pair.Files(l.trust)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) saveCA() error {
+	if c.ca.decision.action == Kept {
+		return nil
+	}
+	if c.ca.certSeen || c.ca.keySeen {
+		if err := c.ca.store.Move(c.ca.name, AsideDir(c.ca.name, c.now)); err != nil {
+			return err
+		}
+	}
+	return c.ca.store.Write(c.ca.name, c.ca.issuer.Files(nil))
+}
+
+// items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
+func (c *chain) items(dryRun bool) []Item {
+	out := []Item{newItem(&c.ca.pairDir, c.ca.decision, c.ca.issuer.Certificate, c.now)}
+	for _, l := range c.leaves {
+		cert := l.cert
+		if l.pair != nil {
+			cert = l.pair.Certificate
+		}
+		out = append(out, newItem(&l.pairDir, l.decision, cert, c.now))
+	}
+	for i := range out {
+		if d := &out[i]; dryRun && d.Action != Kept {
+			d.Certificate.Serial, d.Certificate.SHA256, d.Certificate.SubjectKeyID, d.Certificate.AuthorityKeyID = "", "", "", ""
+		}
+	}
+	return out
+}
+
+func newItem(dir *pairDir, d decision, cert *x509.Certificate, now time.Time) Item {
+	return Item{
+		Name: dir.name, Path: dir.path(), Action: d.action, Reason: d.reason, Notes: d.notes,
+		// Only a CA's decision can change trust, and only by replacing it.
+		TrustChanged: cert.IsCA && d.action == Replaced,
+		Certificate:  Describe(cert, now),
+	}
 }

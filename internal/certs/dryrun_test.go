@@ -88,7 +88,7 @@ func TestDryRunRefuses(t *testing.T) {
 // Others may hold the lock for as long as they like.
 func TestDryRunTakesNoLock(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := Lock(t.Context(), dir)
+	unlock, err := Dir(dir).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ const (
 // before the first file is written. Init waits up to 5 s for another one in Dir. A run that was cut short is completed
 // by the next.
 func Init(ctx context.Context, opts InitOptions) (*InitReport, error) {
-	chains, err := opts.chains(opts.sets())
+	chains, err := opts.chains(opts.cas())
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +125,10 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 	refusals := []error{err}
 	for _, c := range chains {
 		c.userCAs = userCAs
-		if !opts.DryRun {
-			refusals = append(refusals, c.complete())
+		for _, d := range c.pairs() {
+			if !opts.DryRun {
+				refusals = append(refusals, d.store.Write(d.name, nil)) // finishes what a run that was cut short began
+			}
 		}
 		refusals = append(refusals, c.plan(opts.AllowNewCA))
 	}
@@ -148,8 +150,8 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 		report.Items = append(report.Items, c.items(opts.DryRun)...)
 	}
 	report.Next = []string{"certgen verify " + opts.Dir}
-	for _, s := range opts.sets() {
-		for _, command := range s.next {
+	for _, ca := range opts.cas() {
+		for _, command := range ca.next {
 			report.Next = append(report.Next, filepath.FromSlash(strings.ReplaceAll(command, "DIR", filepath.Clean(opts.Dir))))
 		}
 	}
@@ -158,40 +160,38 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 
 // Validate returns an InvalidError for each wrong value, joined.
 func (o InitOptions) Validate() error {
-	_, err := o.chains(o.sets())
+	_, err := o.chains(o.cas())
 	return err
 }
 
-// sets are those that With asks for, in the order of the table.
-func (o InitOptions) sets() []setDef {
+// cas are those of the sets that With asks for, in the order of the table.
+func (o InitOptions) cas() []caDef {
 	with := o.With
 	if with == nil {
 		with = []string{SetFrontProxy}
 	}
-	return slices.DeleteFunc(slices.Clone(sets), func(s setDef) bool { return s.name != setServing && !slices.Contains(with, s.name) })
+	return slices.DeleteFunc(slices.Clone(cas), func(ca caDef) bool { return ca.set != setServing && !slices.Contains(with, ca.set) })
 }
 
-// chains validates the options of the sets and describes their CAs with their leaves.
-func (o InitOptions) chains(sets []setDef) ([]*chain, error) {
+// chains validates the options of the CAs and describes them with their leaves.
+func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 	errs := []error{o.validateCommon()}
 	var out []*chain
 	now := clock(o.Now)()
-	for _, s := range sets {
-		for _, def := range s.cas {
-			c := &chain{now: now, ca: authority{pairDir: o.dir(def.dir)}}
-			if s.name == setServing {
-				c.remote = o.Signer
-			}
-			for _, l := range def.leaves {
-				want, err := l.want(&o)
-				errs = append(errs, err)
-				want.keyType, want.lifetime = o.KeyType, cmp.Or(o.Lifetime, l.lifetime)
-				c.leaves = append(c.leaves, &leaf{pairDir: o.dir(l.dir), want: want, afterwards: l.afterwards})
-			}
-			c.ca.options = def.options(&o, c.leaves[0].want)
-			c.ca.options.KeyType, c.ca.options.Now = o.KeyType, func() time.Time { return now }
-			out = append(out, c)
+	for _, def := range cas {
+		c := &chain{now: now, ca: authority{pairDir: o.dir(def.dir)}}
+		if def.set == setServing {
+			c.remote = o.Signer
 		}
+		for _, l := range def.leaves {
+			want, err := l.want(&o)
+			errs = append(errs, err)
+			want.keyType, want.lifetime = o.KeyType, cmp.Or(o.Lifetime, l.lifetime)
+			c.leaves = append(c.leaves, &leaf{pairDir: o.dir(l.dir), want: want, afterwards: l.afterwards})
+		}
+		c.ca.options = def.options(&o, c.leaves[0].want)
+		c.ca.options.KeyType, c.ca.options.Now = o.KeyType, func() time.Time { return now }
+		out = append(out, c)
 	}
 	return out, errors.Join(errs...)
 }
@@ -218,7 +218,7 @@ func (o InitOptions) validateCommon() error {
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
 	}
-	_, err := checkLifetime(o.Lifetime, 0, leafLimit(o.AllowLongLived))
+	_, err := checkLifetime(o.Lifetime, 0, o.AllowLongLived)
 	return errors.Join(append(errs, err, o.KeyType.validate())...)
 }
 

@@ -124,7 +124,7 @@ func TestInitKeepsWhatIsRight(t *testing.T) {
 
 func TestInitWaitsForItsTurn(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := Lock(t.Context(), dir)
+	unlock, err := Dir(dir).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

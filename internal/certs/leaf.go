@@ -46,19 +46,7 @@ func (ca *CA) IssueServing(opts ServingOptions) (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ca.permits(s); err != nil {
-		return nil, err
-	}
 	return ca.issue(s)
-}
-
-// permits returns the names that the CA's constraints do not allow, as *InvalidError.
-func (ca *CA) permits(s spec) error {
-	var errs []error
-	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
-		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" + constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
-	}
-	return errors.Join(errs...)
 }
 
 // IssueClient makes a key and a certificate for client authentication only. It ends no later than the CA. Wrong
@@ -71,16 +59,19 @@ func (ca *CA) IssueClient(opts ClientOptions) (*KeyPair, error) {
 	return ca.issue(s)
 }
 
-func (o ServingOptions) spec() (spec, error) {
-	dns, dnsErr := parseDNSNames("dns", o.DNSNames)
-	ips, ipErr := parseIPs("ip", o.IPs)
-	lifetime, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, leafLimit(o.AllowLongLived))
+func (o ServingOptions) spec() (spec, error) { return o.specFor("dns", "ip") }
+
+// specFor calls the names by the options that hold them.
+func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
+	dns, dnsErr := parseDNSNames(dnsField, o.DNSNames)
+	ips, ipErr := parseIPs(ipField, o.IPs)
+	lifetime, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, o.AllowLongLived)
 	if err := errors.Join(dnsErr, ipErr, lifeErr, o.KeyType.validate()); err != nil {
 		return spec{}, err
 	}
 	if len(dns)+len(ips) == 0 {
 		// A common name does not help: clients have stopped reading it.
-		return spec{}, &InvalidError{"dns", "", "expected at least one DNS name or IP address; clients look nowhere else"}
+		return spec{}, &InvalidError{dnsField, "", "expected at least one DNS name or IP address; clients look nowhere else"}
 	}
 	return spec{
 		commonName: servingCommonName(dns, ips), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth,
@@ -105,26 +96,21 @@ func (o ClientOptions) Validate() error {
 }
 
 func (o ClientOptions) spec() (spec, error) {
-	var errs []error
+	var userErr error
 	if reason := checkSubject(o.User); reason != "" {
-		errs = append(errs, &InvalidError{"user", o.User, reason})
+		userErr = &InvalidError{"user", o.User, reason}
 	} else if len(o.User) > maxCommonName {
-		errs = append(errs, &InvalidError{"user", o.User, "expected at most 64 characters (RFC 5280), found more; shorten it"})
+		userErr = &InvalidError{"user", o.User, "expected at most 64 characters (RFC 5280), found more; shorten it"}
 	}
-	var groups []string
-	for _, group := range o.Groups {
-		if reason := checkSubject(group); reason != "" {
-			errs = append(errs, &InvalidError{"group", group, reason})
-		} else if group == systemMasters && !o.AllowSystemMasters {
-			errs = append(errs, &InvalidError{"group", group, "expected a group whose rights can be limited and revoked; " +
-				"bind a group of your own to a role, or allow it explicitly with --allow-system-masters"})
+	groups, groupErr := parseAll("group", o.Groups, func(group string) (string, string) {
+		if group == systemMasters && !o.AllowSystemMasters {
+			return group, "expected a group whose rights can be limited and revoked; " +
+				"bind a group of your own to a role, or allow it explicitly with --allow-system-masters"
 		}
-		if !slices.Contains(groups, group) {
-			groups = append(groups, group)
-		}
-	}
-	lifetime, err := checkLifetime(o.Lifetime, LeafLifetime, leafLimit(o.AllowLongLived))
-	if err := errors.Join(append(errs, err, o.KeyType.validate())...); err != nil {
+		return group, checkSubject(group)
+	})
+	lifetime, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, o.AllowLongLived)
+	if err := errors.Join(userErr, groupErr, lifeErr, o.KeyType.validate()); err != nil {
 		return spec{}, err
 	}
 	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth, lifetime: lifetime, keyType: o.KeyType}, nil
@@ -161,7 +147,11 @@ func (ca *CA) issue(s spec) (*KeyPair, error) {
 // signRequest signs the key in the request, and takes everything else from s.
 func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certificate, error) {
 	now := ca.now().Truncate(time.Second)
-	if err := ca.mayIssue(s.usage, now); err != nil {
+	errs := []error{ca.mayIssue(s.usage, now)}
+	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
+		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" + constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	// A leaf that outlives its CA looks valid in every listing and fails in every verification.

@@ -11,25 +11,25 @@ import (
 
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := Lock(t.Context(), dir)
+	unlock, err := Dir(dir).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	_, err = Lock(soon, dir)
+	_, err = Dir(dir).Lock(soon)
 	if _, ok := errors.AsType[*RefusedError](err); !ok {
 		t.Errorf("got %v, want *RefusedError while the lock is held", err)
 	}
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Lock(interrupted, dir); !errors.Is(err, context.Canceled) {
+	if _, err := Dir(dir).Lock(interrupted); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 	if err := unlock(); err != nil {
 		t.Fatal(err)
 	}
-	if unlock, err = Lock(t.Context(), dir); err != nil {
+	if unlock, err = Dir(dir).Lock(t.Context()); err != nil {
 		t.Fatalf("lock again: %v", err)
 	}
 	if err := unlock(); err != nil {
@@ -40,13 +40,13 @@ func TestLock(t *testing.T) {
 // The second of two waits for the first instead of failing at once.
 func TestLockWaits(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := Lock(t.Context(), dir)
+	unlock, err := Dir(dir).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan error)
 	go func() {
-		second, err := Lock(t.Context(), dir)
+		second, err := Dir(dir).Lock(t.Context())
 		if err == nil {
 			err = second()
 		}

@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"regexp"
@@ -34,11 +35,7 @@ func (s Service) ServerName() string {
 
 // DNSNames lists every name under which cluster DNS finds the Service; ServerName comes first.
 func (s Service) DNSNames() []string {
-	domain := s.ClusterDomain
-	if domain == "" {
-		domain = DefaultClusterDomain
-	}
-	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." + domain}
+	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." + cmp.Or(s.ClusterDomain, DefaultClusterDomain)}
 }
 
 // Validate returns an InvalidError for each wrong value, joined.
@@ -62,10 +59,8 @@ func (s Service) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if _, err := parseDNSNames("service", s.DNSNames()); err != nil {
-		return err
-	}
-	return nil
+	_, err := parseDNSNames("service", s.DNSNames())
+	return err
 }
 
 func isLabel(s string) bool { return len(s) <= maxLabelLength && label.MatchString(s) }
@@ -133,54 +128,41 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// parseDNSNames normalizes names and drops doubles. All wrong names are reported together.
-func parseDNSNames(field string, names []string) ([]string, error) {
-	var out []string
+// parseAll parses values and drops doubles. parse returns what is wrong with one, or ""; all that are wrong are reported together.
+func parseAll[T comparable](field string, values []string, parse func(string) (T, string)) ([]T, error) {
+	var out []T
 	var errs []error
-	for _, s := range names {
-		name, reason := normalizeDNSName(s)
+	for _, s := range values {
+		value, reason := parse(s)
 		if reason != "" {
 			errs = append(errs, &InvalidError{field, s, reason})
-		} else if !slices.Contains(out, name) {
-			out = append(out, name)
+		} else if !slices.Contains(out, value) {
+			out = append(out, value)
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// parseIPs parses addresses and drops doubles. All wrong addresses are reported together.
+func parseDNSNames(field string, names []string) ([]string, error) {
+	return parseAll(field, names, normalizeDNSName)
+}
+
 func parseIPs(field string, addresses []string) ([]netip.Addr, error) {
-	const want = "expected an IP address such as 10.0.0.1 or fd00::1"
-	var out []netip.Addr
-	var errs []error
-	for _, s := range addresses {
-		ip, err := netip.ParseAddr(s)
-		ip = ip.Unmap()
-		switch {
-		case err != nil:
-			errs = append(errs, &InvalidError{field, s, want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"})
-		case ip.Zone() != "":
-			errs = append(errs, &InvalidError{field, s, want + ", found a zone, which certificates cannot hold; leave it out"})
-		case ip.IsUnspecified():
-			errs = append(errs, &InvalidError{field, s, want + ", found the unspecified address, which nobody can dial; name the real one"})
-		case !slices.Contains(out, ip):
-			out = append(out, ip)
-		}
-	}
-	return out, errors.Join(errs...)
+	return parseAll(field, addresses, parseIP)
 }
 
-// parseHosts parses names of which each is an IP address or a DNS name; no text is both.
-func parseHosts(field string, hosts []string) (dnsNames []string, ips []netip.Addr, err error) {
-	var names, addresses []string
-	for _, s := range hosts {
-		if isAddress(s) {
-			addresses = append(addresses, s)
-		} else {
-			names = append(names, s)
-		}
+// parseIP returns the address, and what is wrong with it, or "".
+func parseIP(s string) (ip netip.Addr, reason string) {
+	const want = "expected an IP address such as 10.0.0.1 or fd00::1"
+	ip, err := netip.ParseAddr(s)
+	ip = ip.Unmap()
+	switch {
+	case err != nil:
+		reason = want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"
+	case ip.Zone() != "":
+		reason = want + ", found a zone, which certificates cannot hold; leave it out"
+	case ip.IsUnspecified():
+		reason = want + ", found the unspecified address, which nobody can dial; name the real one"
 	}
-	dnsNames, dnsErr := parseDNSNames(field, names)
-	ips, ipErr := parseIPs(field, addresses)
-	return dnsNames, ips, errors.Join(dnsErr, ipErr)
+	return ip, reason
 }

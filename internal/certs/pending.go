@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // PendingDir, in a leaf's directory, holds the new key and its request until the certificate comes. RequestFile is in it.
@@ -41,15 +43,15 @@ type RequestReport struct {
 // somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
 // asks for the right thing is kept; any other is replaced, and its key with it. Wrong options give *InvalidError.
 func Request(ctx context.Context, opts InitOptions, name string) (*RequestReport, error) {
-	set, err := findLeaf(name)
+	ca, err := findLeaf(name)
 	if err != nil {
 		return nil, err
 	}
 	// What is there for other sets, perhaps in a file that Init reads too, has no meaning here.
-	if opts.With = []string{set.name}; set.name != SetKonnectivity {
+	if opts.With = []string{ca.set}; ca.set != SetKonnectivity {
 		opts.With, opts.KonnectivityServerNames, opts.KonnectivityAgentServerNames = nil, nil, nil
 	}
-	chains, err := opts.chains([]setDef{set})
+	chains, err := opts.chains([]caDef{ca})
 	if err != nil {
 		return nil, err
 	}
@@ -171,18 +173,167 @@ func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
 	return csr, key, nil
 }
 
-// findLeaf returns the set of the leaf with the given directory, cut down to that leaf and its CA.
-func findLeaf(name string) (setDef, error) {
-	for _, s := range sets {
-		for _, ca := range s.cas {
-			for _, l := range ca.leaves {
-				if l.dir == name {
-					ca.leaves = []leafDef{l}
-					s.cas = []caDef{ca}
-					return s, nil
-				}
+// findLeaf returns the CA of the leaf with the given directory, with that leaf alone.
+func findLeaf(name string) (caDef, error) {
+	for _, ca := range cas {
+		for _, l := range ca.leaves {
+			if l.dir == name {
+				ca.leaves = []leafDef{l}
+				return ca, nil
 			}
 		}
 	}
-	return setDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(Leaves(), ", ")}
+	return caDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(Leaves(), ", ")}
+}
+
+// IssueReport says which certificate a command made or took.
+type IssueReport struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // AcceptReport, SignReport or KubeconfigReport
+	Item
+	Next []string `json:"next"` // commands to run now
+}
+
+// AcceptOptions say which certificate has come.
+type AcceptOptions struct {
+	Dir, Name string // as for Request
+	CertFile  string // the certificate
+	// CAFile is the certificate of its CA, which is stored beside the leaf; empty if that is there already.
+	CAFile         string
+	AllowLongLived bool             // accept one that lasts longer than MaxLeafLifetime
+	Now            func() time.Time // nil means time.Now
+}
+
+// Accept puts a certificate that was signed for a pending request, its key and the CA to trust in use, in one step. The
+// certificate must be what was asked for, in every part, and come from the CA; otherwise each difference is a
+// *RefusedError, they are joined, and nothing has changed.
+func Accept(ctx context.Context, opts AcceptOptions) (*IssueReport, error) {
+	ca, err := findLeaf(opts.Name)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Dir == "" {
+		return nil, &InvalidError{"dir", "", "expected the directory in which certgen request was run"}
+	}
+	c := &chain{
+		now: clock(opts.Now)(), ca: authority{pairDir: pairDir{store: Dir(opts.Dir), name: ca.dir}},
+		leaves: []*leaf{{pairDir: pairDir{store: Dir(opts.Dir), name: opts.Name}}},
+	}
+	return locked(ctx, Dir(opts.Dir), func() (*IssueReport, error) { return c.accept(c.leaves[0], opts) })
+}
+
+// accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes the pending request.
+// Whatever is missing after a run that was cut short, the next Accept does.
+func (c *chain) accept(l *leaf, opts AcceptOptions) (*IssueReport, error) {
+	pending := l.file(PendingDir)
+	if err := errors.Join(repairLinks(pending), c.load()); err != nil {
+		return nil, err
+	}
+	csr, key, err := readPending(pending)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &RefusedError{Path: pending, Reason: "expected a pending request, found none; make one with certgen request " + l.name}
+	}
+	if err != nil {
+		return nil, &RefusedError{Path: pending, Reason: err.Error() + "; make a new request with certgen request " + l.name}
+	}
+	if l.want, err = specOf(csr); err != nil {
+		return nil, &RefusedError{Path: pending, Reason: err.Error()}
+	}
+	ca, err := c.findCA(opts.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := readCertificate(opts.CertFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkAccepted(cert, ca, csr, opts); err != nil {
+		return nil, err
+	}
+	if c.ca.decision.action = Kept; !c.ca.certSeen {
+		c.ca.decision.action = Made
+	}
+	c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: ca, CertPEM: Bundle{ca}.PEM()}}
+	l.decision = decision{action: Made, reason: "it is what was asked for, and " + ca.Subject.String() + " signed it", reuse: true}
+	if l.certSeen {
+		l.decision.action = Replaced
+	}
+	l.cert, l.key = cert, key
+	if err := c.issueLeaves(); err != nil {
+		return nil, err
+	}
+	if err := c.save(); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(pending); err != nil {
+		return nil, fmt.Errorf("remove pending request: %w", err)
+	}
+	return &IssueReport{
+		APIVersion: APIVersion, Kind: "AcceptReport", Item: newItem(&l.pairDir, l.decision, cert, c.now), Next: []string{"certgen verify " + l.path()},
+	}, nil
+}
+
+// findCA returns the CA that is here, or the one that was given if none is. They must not differ, since Init would
+// replace a leaf of another CA than the one beside it.
+func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
+	found := &c.ca
+	switch {
+	case found.certErr != nil:
+		return nil, &RefusedError{Path: found.file(CertFile), Reason: found.certErr.Error()}
+	case found.keySeen && !found.certSeen:
+		return nil, &RefusedError{Path: found.file(CertFile), Reason: "expected the certificate of the key beside it, found none; restore it, or move the key away"}
+	case caFile == "" && found.cert == nil:
+		return nil, &RefusedError{Path: found.file(CertFile), Reason: "expected the certificate of the CA, found none; give it with --ca"}
+	case caFile == "":
+		return found.cert, nil
+	}
+	given, err := readCertificate(caFile)
+	if err != nil {
+		return nil, err
+	}
+	if found.cert != nil && !found.cert.Equal(given) {
+		return nil, &RefusedError{Path: caFile, Reason: fmt.Sprintf("expected the CA in %s (%s), found %s; to change the CA, move %s away first",
+			found.file(CertFile), found.cert.Subject, given.Subject, found.path())}
+	}
+	return given, nil
+}
+
+// checkAccepted compares the certificate with the request, and with what Init demands of a CA and its leaf.
+func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateRequest, opts AcceptOptions) error {
+	var errs []error
+	refuse := func(path, reason string) { errs = append(errs, &RefusedError{Path: path, Reason: reason}) }
+	want, caFile := c.leaves[0].want, cmp.Or(opts.CAFile, c.ca.file(CertFile))
+	if reason := unfitFor(ca, want, c.now); reason != "" {
+		refuse(caFile, reason)
+	}
+	if err := checkStrength(ca.PublicKey); err != nil {
+		refuse(caFile, err.Error())
+	}
+	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {
+		refuse(opts.CertFile, "expected the key of the pending request, found another; was it signed for an older request?")
+	}
+	for _, reason := range want.wrongWith(cert, ca, c.now) {
+		refuse(opts.CertFile, reason)
+	}
+	if cert.NotAfter.After(ca.NotAfter) {
+		refuse(opts.CertFile, fmt.Sprintf("validity: ends %s, after its CA at %s", timeText(cert.NotAfter), timeText(ca.NotAfter)))
+	}
+	if !opts.AllowLongLived && cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
+		refuse(opts.CertFile, fmt.Sprintf("validity: expected at most 398 days, the most that TLS clients accept, found %s to %s; "+
+			"ask for less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
+	}
+	return errors.Join(errs...)
+}
+
+// readCertificate reads a file with exactly one certificate.
+func readCertificate(path string) (*x509.Certificate, error) {
+	b, err := ReadBundle(path)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := b.single()
+	if err != nil {
+		return nil, &RefusedError{Path: path, Reason: err.Error()}
+	}
+	return cert, nil
 }

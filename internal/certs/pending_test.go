@@ -53,11 +53,11 @@ func TestRequestAndAccept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			opts := allSets(dir)
-			set, err := findLeaf(name)
+			def, err := findLeaf(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ca := filepath.Join(from, set.cas[0].dir)
+			ca := filepath.Join(from, def.dir)
 			report := mustRequest(t, opts, name)
 			if report.Action != Made || report.Path != filepath.Join(dir, name, "pending", "tls.csr") {
 				t.Errorf("got %+v, want a request made", report)
@@ -79,7 +79,7 @@ func TestRequestAndAccept(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, name, PendingDir)); err == nil {
 				t.Error("the pending request is left over")
 			}
-			chains, err := opts.chains([]setDef{set})
+			chains, err := opts.chains([]caDef{def})
 			if err != nil {
 				t.Fatal(err)
 			}

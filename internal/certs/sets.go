@@ -32,18 +32,15 @@ const (
 // konnectivityLifetime is longer than LeafLifetime because nothing in konnectivity reloads: each renewal is a restart.
 const konnectivityLifetime = 365 * 24 * time.Hour
 
-// setDef is one set of pairs, caDef one of its CAs, leafDef one leaf of that. The table below is all that says which
-// pairs there are: Init and its report follow it, and the help of certgen says the same.
+// caDef is one CA of a set, leafDef one leaf of it. The table below is all that says which pairs there are: Init and its
+// report follow it, and the help of certgen says the same.
 type (
-	setDef struct {
-		name string
-		cas  []caDef
-		next []string // commands for the report, with DIR for the directory
-	}
 	caDef struct {
+		set     string
 		dir     string
 		options func(o *InitOptions, first spec) CAOptions // first is what the first leaf must be
 		leaves  []leafDef
+		next    []string // commands for the report, with DIR for the directory
 	}
 	leafDef struct {
 		dir        string
@@ -69,9 +66,9 @@ var (
 	}
 )
 
-var sets = []setDef{
-	{name: setServing, next: nextServing, cas: []caDef{{
-		dir: ServingCADir,
+var cas = []caDef{
+	{
+		set: setServing, dir: ServingCADir, next: nextServing,
 		options: func(o *InitOptions, serving spec) CAOptions {
 			return CAOptions{
 				Name: o.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth,
@@ -79,30 +76,31 @@ var sets = []setDef{
 			}
 		},
 		leaves: []leafDef{{dir: ServingDir, want: servingNames, lifetime: LeafLifetime}},
-	}}},
-	{name: SetFrontProxy, next: nextFrontProxy, cas: []caDef{{
-		dir: FrontProxyCADir, options: newCAOptions(FrontProxyCADir, false),
+	},
+	{
+		set: SetFrontProxy, dir: FrontProxyCADir, next: nextFrontProxy, options: newCAOptions(FrontProxyCADir, false),
 		leaves: []leafDef{{dir: FrontProxyClientDir, want: client(FrontProxyUser), lifetime: LeafLifetime}},
-	}}},
+	},
 	// Two CAs, because the konnectivity server takes any client certificate of a CA: an agent must not pass for
 	// kube-apiserver. Each has both usages, because both ends of its connections come from it.
-	{name: SetKonnectivity, next: nextKonnectivity, cas: []caDef{{
-		dir: KonnectivityServerCADir, options: newCAOptions(KonnectivityServerCADir, true),
+	{
+		set: SetKonnectivity, dir: KonnectivityServerCADir, next: nextKonnectivity, options: newCAOptions(KonnectivityServerCADir, true),
 		leaves: []leafDef{
 			{dir: KonnectivityServerDir, want: konnectivityServer,
 				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
 			{dir: KonnectivityAPIServerClientDir, want: client(KonnectivityAPIServerClientDir),
 				lifetime: konnectivityLifetime, afterwards: "kube-apiserver reads it only when it starts: restart kube-apiserver"},
 		},
-	}, {
-		dir: KonnectivityAgentCADir, options: newCAOptions(KonnectivityAgentCADir, true),
+	},
+	{
+		set: SetKonnectivity, dir: KonnectivityAgentCADir, options: newCAOptions(KonnectivityAgentCADir, true),
 		leaves: []leafDef{
 			{dir: KonnectivityAgentServerDir, want: konnectivityAgentServer,
 				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
 			{dir: KonnectivityAgentDir, want: client(KonnectivityAgentDir),
 				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart the agents"},
 		},
-	}}},
+	},
 }
 
 // SetNames lists what With may hold.
@@ -111,11 +109,9 @@ func SetNames() []string { return []string{SetFrontProxy, SetKonnectivity} }
 // Leaves lists the directories of leaves.
 func Leaves() []string {
 	var names []string
-	for _, s := range sets {
-		for _, ca := range s.cas {
-			for _, l := range ca.leaves {
-				names = append(names, l.dir)
-			}
+	for _, ca := range cas {
+		for _, l := range ca.leaves {
+			names = append(names, l.dir)
 		}
 	}
 	return names
@@ -149,13 +145,15 @@ func konnectivityAgentServer(o *InitOptions) (spec, error) {
 	return hostsSpec(field, o.KonnectivityAgentServerNames)
 }
 
-func hostsSpec(field string, names []string) (spec, error) {
-	dns, ips, err := parseHosts(field, names)
-	if err != nil {
-		return spec{}, err
+// hostsSpec is for names of which each is an IP address or a DNS name; no text is both.
+func hostsSpec(field string, hosts []string) (spec, error) {
+	var o ServingOptions
+	for _, s := range hosts {
+		if isAddress(s) {
+			o.IPs = append(o.IPs, s)
+		} else {
+			o.DNSNames = append(o.DNSNames, s)
+		}
 	}
-	if len(dns)+len(ips) == 0 {
-		return spec{}, &InvalidError{field, "", "expected at least one DNS name or IP address"}
-	}
-	return ServingOptions{DNSNames: dns, IPs: toStrings(ips)}.spec()
+	return o.specFor(field, field)
 }

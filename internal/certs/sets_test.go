@@ -115,7 +115,7 @@ func TestKonnectivityPairsStayApart(t *testing.T) {
 // No option and no set makes a leaf with both usages; a specification has room for one.
 func TestLeavesHaveOneUsage(t *testing.T) {
 	opts := allSets("pki")
-	chains, err := opts.chains(opts.sets())
+	chains, err := opts.chains(opts.cas())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,16 @@
 package certs
 
 import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -56,9 +64,6 @@ func SignRequest(opts SignOptions) (*IssueReport, error) {
 	now := clock(opts.Now)()
 	ca, err := ReadCA(opts.CA, func() time.Time { return now })
 	if err != nil {
-		return nil, err
-	}
-	if err := ca.permits(s); err != nil {
 		return nil, err
 	}
 	if cn := request.Subject.CommonName; slices.Contains(s.dnsNames, cn) && len(cn) <= maxCommonName {
@@ -117,4 +122,152 @@ func ReadCA(path string, now func() time.Time) (*CA, error) {
 		return nil, &RefusedError{Path: path, Reason: err.Error()}
 	}
 	return ca, nil
+}
+
+const blockRequest = "CERTIFICATE REQUEST"
+
+// requestExtensions are those of which it is known what they ask for.
+var requestExtensions = []asn1.ObjectIdentifier{
+	{2, 5, 29, 15}, // key usage
+	{2, 5, 29, 17}, // subject alternative name
+	{2, 5, 29, 19}, // basic constraints
+	{2, 5, 29, 37}, // extended key usage
+}
+
+// newRequest makes a PKCS#10 request with the names of s and, for a leaf, its usages.
+func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
+	template := &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: s.commonName, Organization: s.groups}, DNSNames: s.dnsNames,
+	}
+	for _, ip := range s.ips {
+		template.IPAddresses = append(template.IPAddresses, ip.AsSlice())
+	}
+	if !s.isCA {
+		// A CA that copies what is asked for makes the very certificate: digitalSignature, CA:FALSE, one usage.
+		likeIt, err := throwaway(&x509.Certificate{KeyUsage: s.keyUsage(), ExtKeyUsage: s.extKeyUsages(), BasicConstraintsValid: true})
+		if err != nil {
+			return nil, err
+		}
+		template.ExtraExtensions = likeIt.Extensions
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate request: %w", err)
+	}
+	return x509.ParseCertificateRequest(der)
+}
+
+// throwaway returns a certificate like template that nobody trusts: crypto/x509 encodes and decodes extensions in certificates only.
+func throwaway(template *x509.Certificate) (*x509.Certificate, error) {
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("encode extensions: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("decode extensions: %w", err)
+	}
+	return cert, nil
+}
+
+func encodeRequest(r *x509.CertificateRequest) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: blockRequest, Bytes: r.Raw})
+}
+
+// parseRequest reads exactly one request, whose signature shows that the sender has the key.
+func parseRequest(data []byte) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode(data)
+	if block == nil || block.Type != blockRequest || len(bytes.TrimSpace(rest)) > 0 || bytes.Count(data, pemBegin) != 1 {
+		return nil, errors.New("parse certificate request: expected one PEM block CERTIFICATE REQUEST and nothing after it")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate request: %w", err)
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("parse certificate request: expected it signed with the key that is in it: %w", err)
+	}
+	return request, checkStrength(request.PublicKey)
+}
+
+// specOf is what a request of newRequest asks for.
+func specOf(r *x509.CertificateRequest) (spec, error) {
+	asked, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
+	if err != nil {
+		return spec{}, err
+	}
+	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: addresses(r)}
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		if slices.Equal(usageIDs(asked), []string{usage.OID().String()}) {
+			s.usage = usage
+			return s, nil
+		}
+	}
+	return spec{}, fmt.Errorf("read certificate request: expected one extended key usage, serverAuth or clientAuth, found %v", usageIDs(asked))
+}
+
+// usageIDs are the extended key usages.
+func usageIDs(cert *x509.Certificate) []string {
+	out := toStrings(cert.UnknownExtKeyUsage)
+	for _, usage := range cert.ExtKeyUsage {
+		out = append(out, usage.OID().String())
+	}
+	return out
+}
+
+func addresses(r *x509.CertificateRequest) []netip.Addr {
+	var out []netip.Addr
+	for _, ip := range r.IPAddresses {
+		addr, _ := netip.AddrFromSlice(ip) // 4 or 16 bytes, or it would not have been parsed
+		out = append(out, addr.Unmap())
+	}
+	return out
+}
+
+// asksMoreThan lists what the request asks for and s does not grant. What it leaves out is filled in from s.
+func asksMoreThan(r *x509.CertificateRequest, s spec) ([]string, error) {
+	var out []string
+	excess := func(what string, asked, granted []string) {
+		for _, name := range asked {
+			if !slices.Contains(granted, name) {
+				out = append(out, fmt.Sprintf("the request asks for the %s %q", what, name))
+			}
+		}
+	}
+	// A server's common name is for people: any of its names will do.
+	if cn := r.Subject.CommonName; cn != "" {
+		excess("common name", []string{cn}, append([]string{s.commonName}, s.dnsNames...))
+	}
+	excess("group (O)", r.Subject.Organization, s.groups)
+	excess("DNS name", r.DNSNames, s.dnsNames)
+	excess("IP address", toStrings(addresses(r)), toStrings(s.ips))
+	excess("email address", r.EmailAddresses, nil)
+	excess("URI", toStrings(r.URIs), nil)
+	for _, name := range r.Subject.Names {
+		if oid := name.Type.String(); oid != "2.5.4.3" && oid != "2.5.4.10" {
+			excess("subject attribute", []string{oid}, nil)
+		}
+	}
+	asked, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
+	if err != nil {
+		return nil, err
+	}
+	excess("extended key usage", usageIDs(asked), []string{s.usage.OID().String()})
+	// keyEncipherment and the like are asked for by habit and not granted; the key of a CA is another matter.
+	if asked.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
+		out = append(out, "the request asks for the key usages of a CA")
+	}
+	if asked.IsCA {
+		out = append(out, "the request asks for a CA")
+	}
+	for _, ext := range r.Extensions {
+		if !slices.ContainsFunc(requestExtensions, ext.Id.Equal) {
+			excess("extension", []string{ext.Id.String()}, nil)
+		}
+	}
+	return out, nil
 }

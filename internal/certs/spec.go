@@ -3,15 +3,19 @@
 package certs
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/big"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,7 +29,7 @@ type spec struct {
 	isCA        bool // always with pathlen 0
 	mutual      bool // of a CA: it has the other of the two usages as well
 	usage       x509.ExtKeyUsage
-	constraints *nameConstraints // of a CA; nil allows every name
+	constraints *x509.Certificate // of a CA, see newConstraints; nil allows every name
 
 	// lifetime and keyType say how one is made. One that was found is right with another, if that is strong enough.
 	lifetime            time.Duration
@@ -72,7 +76,7 @@ func (s spec) mismatches(cert *x509.Certificate) []string {
 	if s.isCA {
 		differ("path length", 0, cert.MaxPathLen)
 	}
-	differ("name constraints", s.constraints, constraintsOf(cert))
+	differ("name constraints", constraintsOf(s.constraints), constraintsOf(cert))
 	differ("critical name constraints", s.constraints != nil, cert.PermittedDNSDomainsCritical)
 	differ("unexpected extensions", []string{}, s.unexpectedExtensions(cert))
 	return out
@@ -169,6 +173,77 @@ func toStrings[T fmt.Stringer](in []T) []string {
 	out := make([]string, 0, len(in))
 	for _, v := range in {
 		out = append(out, v.String())
+	}
+	return out
+}
+
+var oidNameConstraints = asn1.ObjectIdentifier{2, 5, 29, 30}
+
+// newConstraints is the part of a certificate that limits the names for which a serving CA can vouch (RFC 5280 section 4.2.1.10), here
+// to the given ones and what is below them. Constraints hold per kind of name: permitted DNS names alone would leave every IP
+// address allowed, so either the addresses are listed as well or all of them are excluded. A wildcard needs the name that it
+// stands below.
+func newConstraints(dnsNames []string, ips []netip.Addr) *x509.Certificate {
+	c := &x509.Certificate{PermittedDNSDomainsCritical: true}
+	for _, name := range dnsNames {
+		if name = strings.TrimPrefix(name, "*."); !slices.Contains(c.PermittedDNSDomains, name) {
+			c.PermittedDNSDomains = append(c.PermittedDNSDomains, name)
+		}
+	}
+	for _, ip := range ips {
+		c.PermittedIPRanges = append(c.PermittedIPRanges, &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(ip.BitLen(), ip.BitLen())})
+	}
+	if len(ips) == 0 {
+		c.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+	}
+	return c
+}
+
+// constraintsOf describes a certificate's name constraints in a fixed order; equal constraints give equal text.
+func constraintsOf(cert *x509.Certificate) string {
+	if cert == nil {
+		return "none"
+	}
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{
+		{"permitted DNS", cert.PermittedDNSDomains},
+		{"permitted IP", toStrings(cert.PermittedIPRanges)},
+		{"excluded DNS", cert.ExcludedDNSDomains},
+		{"excluded IP", toStrings(cert.ExcludedIPRanges)},
+		{"email and URI", slices.Concat(cert.PermittedEmailAddresses, cert.ExcludedEmailAddresses, cert.PermittedURIDomains, cert.ExcludedURIDomains)},
+	} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.what+" "+strings.Join(sorted(p.names), ", "))
+		}
+	}
+	return cmp.Or(strings.Join(parts, "; "), "none")
+}
+
+// forbidden lists those names and addresses that ca's constraints do not allow, so that a refusal can name them all.
+// crypto/x509 has the last word when the issued certificate is verified.
+func forbidden(ca *x509.Certificate, dnsNames []string, ips []netip.Addr) []string {
+	below := func(name string, domains []string) bool {
+		return slices.ContainsFunc(domains, func(d string) bool {
+			return d == "" || name == d || strings.HasSuffix(name, "."+strings.TrimPrefix(d, "."))
+		})
+	}
+	inside := func(ip netip.Addr, ranges []*net.IPNet) bool {
+		return slices.ContainsFunc(ranges, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
+	}
+	var out []string
+	for _, name := range dnsNames {
+		host := strings.TrimPrefix(name, "*.")
+		if len(ca.PermittedDNSDomains) > 0 && !below(host, ca.PermittedDNSDomains) || below(host, ca.ExcludedDNSDomains) {
+			out = append(out, name)
+		}
+	}
+	for _, ip := range ips {
+		if len(ca.PermittedIPRanges) > 0 && !inside(ip, ca.PermittedIPRanges) || inside(ip, ca.ExcludedIPRanges) {
+			out = append(out, ip.String())
+		}
 	}
 	return out
 }

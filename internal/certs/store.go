@@ -4,6 +4,7 @@ package certs
 
 import (
 	"context"
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,7 +13,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // File is one file of a set.
@@ -51,8 +56,30 @@ func (d Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
 
-// Lock is that of the directory, see the function Lock.
-func (d Dir) Lock(ctx context.Context) (func() error, error) { return Lock(ctx, string(d)) }
+const lockFile = ".certgen.lock"
+
+// Lock makes the directory if need be and takes its lock, which the kernel gives back when the process ends, however it ends.
+// It waits while another process holds it, until ctx ends. The file stays: to remove it would let a third process
+// lock a new file of the same name.
+func (d Dir) Lock(ctx context.Context) (func() error, error) {
+	if err := makeDir(string(d)); err != nil {
+		return nil, err
+	}
+	path := d.Path(lockFile)
+	lock := flock.New(path, flock.SetPermissions(keyMode))
+	// Locks of files have no wait with a limit, so it asks again; 50 ms is far shorter than what a person notices.
+	_, err := lock.TryLockContext(ctx, 50*time.Millisecond)
+	if err == nil {
+		return lock.Close, nil
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &RefusedError{Path: path, Reason: "expected to be alone, found another certgen at work in this directory; run this one again when it has ended"}
+	case errors.Is(err, context.Canceled):
+		return nil, fmt.Errorf("wait for %s: %w", path, err)
+	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
+}
 
 // Read reads the files. Where there is no link to any of them yet, but what the links will lead to, it is that: a write was cut short.
 func (d Dir) Read(set string, names ...string) (Files, error) {
@@ -162,9 +189,12 @@ func (m *Memory) Remove(set string) error {
 	return nil
 }
 
-// Files are those of the pair: tls.crt, tls.key and, unless it is empty, the bundle as ca.crt.
+// Files are those of the pair: tls.crt, tls.key unless the key is elsewhere, and, unless it is empty, the bundle as ca.crt.
 func (p *KeyPair) Files(bundle Bundle) Files {
-	files := Files{CertFile: {p.CertPEM, certMode}, KeyFile: {p.KeyPEM, keyMode}}
+	files := Files{CertFile: {p.CertPEM, certMode}}
+	if len(p.KeyPEM) > 0 {
+		files[KeyFile] = File{p.KeyPEM, keyMode}
+	}
 	if len(bundle) > 0 {
 		files[BundleFile] = File{bundle.PEM(), certMode}
 	}
@@ -214,4 +244,43 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 		return nil, &RefusedError{Path: d.file(CertFile), Reason: d.certErr.Error()}
 	}
 	return d.cert, nil
+}
+
+// pairDir is a pair's set of files and what was found in it. A file that is missing leaves its fields empty; one that
+// cannot be parsed leaves its error.
+type pairDir struct {
+	store Store
+	name  string
+
+	certSeen, keySeen bool
+	cert              *x509.Certificate
+	key               crypto.Signer
+	bundle            Bundle
+	certErr, keyErr   error
+	notes             []string
+}
+
+func (d *pairDir) path() string            { return d.store.Path(d.name) }
+func (d *pairDir) file(name string) string { return d.store.Path(d.name, name) }
+
+// load reads what is there. A file that exists and cannot be read is an error: nobody knows what would be lost with it.
+func (d *pairDir) load() error {
+	files, err := d.store.Read(d.name)
+	if err != nil {
+		return err
+	}
+	certFile, keyFile := files[CertFile], files[KeyFile]
+	if _, d.certSeen = files[CertFile]; d.certSeen {
+		d.cert, d.certErr = parseCertificate(certFile.Data)
+	}
+	if _, d.keySeen = files[KeyFile]; d.keySeen {
+		d.key, d.keyErr = ParsePrivateKey(keyFile.Data)
+		// Its mode is left alone: a group may have been let in on purpose.
+		if mode := keyFile.Mode.Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+			d.notes = append(d.notes, fmt.Sprintf("others can read %s (mode %04o); if that is not wanted: chmod 600 %[1]s", d.file(KeyFile), mode))
+		}
+	}
+	// A bundle that cannot be parsed is the same as none: it is made again from the CA.
+	d.bundle, _ = ParseBundle(files[BundleFile].Data)
+	return nil
 }

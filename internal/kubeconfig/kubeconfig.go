@@ -145,7 +145,7 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 func (o Options) writePair(ctx context.Context, pair *certs.KeyPair, ca *certs.CA) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	unlock, err := certs.Lock(ctx, o.pairDir())
+	unlock, err := certs.Dir(o.pairDir()).Lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -127,9 +127,9 @@ func TestFIPSCertgen(t *testing.T) {
 	}
 	initArgs := []string{"init", "--service=widgets", "--namespace=demo"}
 	for _, key := range certs.KeyTypes() {
-		t.Run(string(key), func(t *testing.T) {
+		t.Run(key, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pki")
-			if out, err := run(t, "on", append(initArgs, "--key-type="+string(key), "--dir="+dir)...); err != nil {
+			if out, err := run(t, "on", append(initArgs, "--key-type="+key, "--dir="+dir)...); err != nil {
 				t.Fatalf("certgen init: %v\n%s", err, out)
 			}
 			if out, err := run(t, "only", "verify", dir); err != nil {

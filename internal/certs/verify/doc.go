@@ -5,8 +5,7 @@
 // that loads the pair. It also says when certificates end. It reads files, changes none, and knows nothing of
 // Kubernetes' API.
 //
-// Called by cmd/certgen. Calls internal/certs for files and trust bundles, and crypto/x509 for every verdict: whatever
-// crypto/x509 refuses is a finding of severity error.
+// Every verdict is that of crypto/x509: whatever it refuses is a finding of severity error.
 //
 // What can be found is one table, in catalogue.go. Other packages make checks of their own with Rule, Check and Run;
 // Finding and Sort are for theirs too.

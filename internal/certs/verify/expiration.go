@@ -14,6 +14,127 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
+// ExpirationOptions say which certificates are due.
+type ExpirationOptions struct {
+	WarnWithin time.Duration // a certificate with no more left than this has the state warn
+	FailWithin time.Duration // likewise due, which is worse
+	Now        time.Time
+}
+
+// State says how near a certificate's end is.
+type State string
+
+// The states, each with what it means.
+const (
+	StateOK      State = "ok"      // more left than both thresholds
+	StateWarn    State = "warn"    // no more left than WarnWithin
+	StateDue     State = "due"     // no more left than FailWithin
+	StateExpired State = "expired" // it has ended
+	StateError   State = "error"   // it is missing, cannot be read, or is not valid yet
+)
+
+// ExpirationReport says when certificates end.
+type ExpirationReport struct {
+	APIVersion   string                `json:"apiVersion"`
+	Kind         string                `json:"kind"` // ExpirationReport
+	GeneratedAt  time.Time             `json:"generatedAt"`
+	Certificates []Expiration          `json:"certificates"`
+	Authorities  []AuthorityExpiration `json:"authorities"`
+	Summary      ExpirationSummary     `json:"summary"`
+}
+
+// Expiration is one certificate. Times are UTC. Name, ExpirationDate, ResidualTime, CAName, ExternallyManaged and
+// Missing are what kubeadm certs check-expiration calls so, for scripts that read both.
+type Expiration struct {
+	Name              string     `json:"name"`   // of its directory, or of its file without extension
+	Source            string     `json:"source"` // file; or, of a cluster, see Held
+	URI               string     `json:"uri"`    // of a file
+	Path              string     `json:"path"`   // as it was given; of a cluster, the object
+	Subject           string     `json:"subject"`
+	SANs              []string   `json:"sans"`
+	Serial            string     `json:"serial"` // hexadecimal
+	SHA256            string     `json:"sha256"` // of the DER
+	NotBefore         *time.Time `json:"notBefore"`
+	NotAfter          *time.Time `json:"notAfter"`
+	ExpirationDate    *time.Time `json:"expirationDate"` // the same as NotAfter
+	RenewAt           *time.Time `json:"renewAt"`
+	ResidualSeconds   int64      `json:"residualSeconds"` // negative once expired
+	ResidualTime      int64      `json:"residualTime"`    // the same
+	CAName            string     `json:"caName,omitempty"`
+	CASHA256          string     `json:"caSha256,omitempty"` // empty when no file holds the CA
+	KeyAlgorithm      string     `json:"keyAlgorithm"`
+	State             State      `json:"state"`
+	Missing           bool       `json:"missing"`           // there is a tls.key without its tls.crt
+	ExternallyManaged bool       `json:"externallyManaged"` // the key that signs its successor is not among the files
+	Findings          []Finding  `json:"findings"`          // of C07 and C08, and why it could not be read
+	Fix               string     `json:"fix,omitempty"`     // what to do when it is due, where that depends on the source
+}
+
+// AuthorityExpiration is one CA. It is externally managed when its own key is not among the files.
+type AuthorityExpiration struct {
+	Expiration
+	Role      string   `json:"role,omitempty"`      // signing: it signed a certificate here; retiring: it is only trusted, beside one that did
+	Issues    int      `json:"issues"`              // how many of the certificates it signed
+	TrustedBy []string `json:"trustedBy,omitempty"` // the ca.crt files, or objects of a cluster, that hold it, and where in them
+
+	cert      *x509.Certificate
+	trustedIn []string
+}
+
+// ExpirationSummary counts certificates and CAs by state.
+type ExpirationSummary struct {
+	OK      int `json:"ok"`
+	Warn    int `json:"warn"`
+	Due     int `json:"due"`
+	Expired int `json:"expired"`
+	Error   int `json:"error"`
+}
+
+// Held is what a file, or a part of a cluster, serves, stores or trusts.
+type Held struct {
+	Source string // file, endpoint, Secret, APIService or ConfigMap
+	Object string // as findings call it; of a file its path
+	Name   string // as a report calls it; empty means Object, and for CAs their common name
+	// Serving is the certificate that it serves or stores; nil where it only has CAs.
+	Serving *x509.Certificate
+	Trusted certs.Bundle // CAs
+	Beside  certs.Bundle // what else the file of a certificate holds, and that itself: CAs that nobody trusts for being there
+	HasKey  bool         // the key of the first one in Beside is there too
+	Fix     string       // what to do when one of them is due
+	Missing bool         // there is a key without its certificate
+	// Problems are why nothing could be read.
+	Problems []Finding
+}
+
+// InFiles reads what files and directories and everything below them hold, as Paths does, CAs first. An error is a path
+// that does not exist or holds no certificates.
+func InFiles(paths []string, now time.Time) ([]Held, error) {
+	targets, err := load(paths, Options{Now: now})
+	if err != nil {
+		return nil, err
+	}
+	var authorities, others []Held
+	for _, t := range targets {
+		h := Held{Source: sourceFile, Object: t.path, Name: t.name}
+		switch {
+		case t.purpose == KeyOnly && filepath.Base(t.path) != certs.KeyFile: // such as kubeadm's sa.key
+		case t.leaf == nil:
+			h.Missing, h.Problems = t.cert == nil, Sort(Run(checks, t, t.path))
+			others = append(others, h)
+		case t.purpose == Authority:
+			h.Beside, h.HasKey = t.cert.Certificates, t.key != nil
+			authorities = append(authorities, h)
+		default:
+			h.Serving, h.Beside = t.leaf, t.cert.Certificates
+			others = append(others, h)
+			if t.bundle != nil {
+				others = append(others, Held{Source: sourceFile, Object: t.bundle.path, Name: t.name + "/" + certs.BundleFile, Trusted: t.bundle.Certificates})
+			}
+		}
+	}
+	return append(authorities, others...), nil
+}
+
 // sourceFile is the source that has a URI.
 const sourceFile = "file"
 
@@ -36,12 +157,6 @@ func ExpirationsOf(held []Held, opts ExpirationOptions) *ExpirationReport {
 		}
 	}
 	r.setRoles()
-	for _, e := range r.Certificates {
-		r.Summary.add(e.State)
-	}
-	for _, a := range r.Authorities {
-		r.Summary.add(a.State)
-	}
 	return r
 }
 
@@ -74,6 +189,7 @@ func (r *ExpirationReport) authority(h Held, ca *x509.Certificate, i int, opts E
 		e.describe(ca, opts)
 		e.Findings = append(e.Findings, h.expiryFindings(ca, Authority, nil, opts)...)
 		r.Authorities = append(r.Authorities, AuthorityExpiration{Expiration: e, cert: ca})
+		r.Summary.add(e.State)
 	}
 	return &r.Authorities[at]
 }
@@ -93,6 +209,7 @@ func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts
 		}
 	}
 	r.Certificates = append(r.Certificates, e)
+	r.Summary.add(e.State)
 }
 
 // newExpiration is managed elsewhere, as long as no key is at hand.

@@ -3,12 +3,97 @@
 package verify
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"example.com/extension-apiserver/internal/certs"
 )
+
+// extensions of the files that are looked at in a directory.
+var extensions = []string{".crt", ".cert", ".cer", ".pem", ".key"}
+
+// filesBelow returns path itself if it is a file, and otherwise the files named like certificates and keys in it and
+// all below it, by name. It passes over names that begin with "..", which hold the same again (see certs.WriteFiles). A path
+// that does not exist, and a directory with no such file, is an error.
+func filesBelow(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{filepath.Clean(path)}, nil
+	}
+	var out []string
+	// With a separator at its end, a symlink is the directory to which it leads. WalkDir follows none otherwise.
+	root := filepath.Clean(path) + string(filepath.Separator)
+	err = filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(e.Name(), "..") && p != root {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(p)) {
+			out = append(out, p)
+		}
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("expected certificates in %s, found no file named %s", path, "*"+strings.Join(extensions, ", *"))
+	}
+	return out, err
+}
+
+// pemFile is a file with certificates, a key, or both.
+type pemFile struct {
+	path  string
+	mode  fs.FileMode // what a link points to
+	plain bool        // not a link
+	err   error       // it cannot be read
+
+	certs.Content
+}
+
+// readFile returns nil for a file that does not exist.
+func readFile(path string) *pemFile {
+	link, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	info, statErr := os.Stat(path)
+	data, readErr := os.ReadFile(path)
+	f := &pemFile{path: path, plain: err == nil && link.Mode()&fs.ModeSymlink == 0, err: cmp.Or(err, statErr, readErr)}
+	if f.err == nil {
+		f.mode, f.Content = info.Mode(), *certs.ReadPEM(data)
+	}
+	return f
+}
+
+// problems are those of F04.
+func (f *pemFile) problems() []Finding {
+	var out []Finding
+	for _, p := range f.Problems {
+		severity := Error
+		if p.Warning {
+			severity = Warning
+		}
+		out = append(out, Finding{Severity: severity, Object: f.path, Evidence: p.Text})
+	}
+	if f.CRLF {
+		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "line ends are CRLF"})
+	}
+	return out
+}
 
 func checkKeyMode(t *target) []Finding {
 	if t.key == nil || t.key.err != nil || runtime.GOOS == "windows" { // where modes say nothing, only access control lists do
