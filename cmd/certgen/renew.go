@@ -37,12 +37,10 @@ func newRenewCommand(env environment) *cobra.Command {
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.Progress = progress(env, format)
-			maintain.Service, maintain.KeyType = opts.Service, opts.KeyType
-			maintain.Hold, maintain.Timeout, maintain.Progress = opts.Hold, opts.Timeout, opts.Progress
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
-			maintain.Signer = opts.Signer
-			inSecrets, err := whereIs(cmd.Flags(), opts, maintain.SecretOptions)
+			maintain.Options = opts
+			inSecrets, err := whereIs(cmd.Flags(), opts)
 			if err != nil {
 				return err
 			}
@@ -62,10 +60,10 @@ func newRenewCommand(env environment) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	rotationFlags(flags, &opts, &target)
-	secretFlags(flags, &maintain.SecretOptions)
+	secretFlags(flags, &opts)
 	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&maintain.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
-	durationVar(flags, &maintain.Wait, "wait", 0, "how long to wait for them, after the Secrets are written")
+	durationVar(flags, &maintain.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	output.AddFlag(cmd, &format)
 	return cmd

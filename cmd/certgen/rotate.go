@@ -37,14 +37,14 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Op
 	keyTypeFlag(flags, &o.KeyType)
 }
 
-func secretFlags(flags *pflag.FlagSet, o *rotation.SecretOptions) {
+func secretFlags(flags *pflag.FlagSet, o *rotation.Options) {
 	flags.StringVar(&o.Secret, "secret", "", "name of the Secret with the serving pair, in the namespace of the Service, instead of --dir")
 	flags.StringVar(&o.CASecret, "ca-secret", "", "name of the Secret with the serving CA and its key, in the same namespace")
 }
 
 // whereIs tells a directory from Secrets.
-func whereIs(flags *pflag.FlagSet, o rotation.Options, s rotation.SecretOptions) (inSecrets bool, err error) {
-	if inSecrets = s.Secret+s.CASecret != ""; inSecrets && o.Dir != "" {
+func whereIs(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err error) {
+	if inSecrets = o.Secret+o.CASecret != ""; inSecrets && o.Dir != "" {
 		return false, usage.Errorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
 	}
 	if inSecrets && (flags.Changed("front-proxy-client") || flags.Changed("files-only")) {
@@ -55,7 +55,6 @@ func whereIs(flags *pflag.FlagSet, o rotation.Options, s rotation.SecretOptions)
 
 type rotateFlags struct {
 	opts          rotation.Options
-	secrets       rotation.SecretOptions
 	target        cluster.Options
 	format        output.Format
 	status, abort bool
@@ -84,17 +83,17 @@ func newRotateCommand(env environment) *cobra.Command {
 			if plan {
 				return printSteps(env, f.format, args[0])
 			}
-			inSecrets, err := whereIs(cmd.Flags(), f.opts, f.secrets)
+			inSecrets, err := whereIs(cmd.Flags(), f.opts)
 			if err != nil {
 				return err
 			}
-			f.opts.Rotation, f.opts.Progress, f.secrets.Service = args[0], progress(env, f.format), f.opts.Service
+			f.opts.Rotation, f.opts.Progress = args[0], progress(env, f.format)
 			state, err := f.rotate(cmd.Context(), env, inSecrets)
 			return errors.Join(err, printState(env, f.format, state))
 		},
 	}
 	rotationFlags(cmd.Flags(), &f.opts, &f.target)
-	secretFlags(cmd.Flags(), &f.secrets)
+	secretFlags(cmd.Flags(), &f.opts)
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
 	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation came")
 	cmd.Flags().BoolVar(&f.abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
@@ -108,33 +107,26 @@ func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets boo
 	if f.abort {
 		run = rotation.Abort
 	}
-	if !inSecrets {
-		if f.status && f.opts.Dir != "" {
-			return readState(certs.Dir(f.opts.Dir))
-		}
-		c, err := open(env, f.target, f.opts.Validate())
-		if err != nil {
-			return nil, err
-		}
-		f.opts.Observer = c
-		return run(ctx, f.opts)
+	if !inSecrets && f.status && f.opts.Dir != "" {
+		return readState(certs.Dir(f.opts.Dir))
 	}
-	if f.opts.Rotation != rotation.Serving && f.opts.Rotation != rotation.ServingCA {
+	if inSecrets && f.opts.Rotation != rotation.Serving && f.opts.Rotation != rotation.ServingCA {
 		return nil, usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
 			rotation.Serving, rotation.ServingCA, f.opts.Rotation)
 	}
-	c, err := open(env, f.target, f.secrets.Validate())
+	c, err := open(env, f.target, f.opts.Validate())
 	if err != nil {
 		return nil, err
 	}
+	f.opts.Observer = c
 	if f.status {
-		store, err := rotation.OpenSecrets(ctx, c, f.secrets)
+		store, err := rotation.OpenSecrets(ctx, f.opts)
 		if err != nil {
 			return nil, err
 		}
 		return readState(store)
 	}
-	return rotation.InSecrets(ctx, c, f.secrets, f.opts, run)
+	return run(ctx, f.opts)
 }
 
 const rotateLong = `Replace what certgen init made, while requests go on. NAME is one of

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
@@ -32,13 +35,8 @@ type Cluster struct {
 	Aggregator aggregatorclient.Interface
 	// Dial connects to endpoints, or to the proxy that Config names for them; nil means net.Dialer. Connections to kube-apiservers take Config.Dial.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// EndpointAddresses, each HOST:PORT, are dialled instead of those of the Service's EndpointSlices.
-	EndpointAddresses []string
-	// PortForward reaches pods behind the Service through kube-apiserver instead of by their addresses.
-	PortForward bool
-	// KubeAPIServerURLs are asked instead of the endpoints of default/kubernetes.
-	KubeAPIServerURLs []string
-	Now               func() time.Time // nil means time.Now
+	Now  func() time.Time // nil means time.Now
+	Options
 
 	mu        sync.Mutex
 	instances map[string]aggregatorclient.Interface // by URL
@@ -55,6 +53,50 @@ func New(config *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return &Cluster{Config: config, Core: core, Aggregator: aggregator}, nil
+}
+
+// Options say which cluster, as the flags of kubectl do, and how what runs in it is reached.
+type Options struct {
+	Kubeconfig string // empty means the files in KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount
+	Context    string // of the kubeconfig; empty means its current one
+	// EndpointAddresses, each HOST:PORT, are dialled instead of those of the Service's EndpointSlices.
+	EndpointAddresses []string
+	PortForward       bool     // reaches pods behind the Service through kube-apiserver instead of by their addresses
+	KubeAPIServerURLs []string // are asked instead of the endpoints of default/kubernetes
+}
+
+// Validate returns all that is wrong with the options, as *certs.InvalidError.
+func (o Options) Validate() []error {
+	var errs []error
+	for _, address := range o.EndpointAddresses {
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			errs = append(errs, &certs.InvalidError{Field: "endpoint", Value: address, Reason: "expected HOST:PORT, such as 10.0.0.1:6443"})
+		}
+	}
+	if o.PortForward && len(o.EndpointAddresses) > 0 {
+		errs = append(errs, &certs.InvalidError{Field: "port-forward", Value: "true", Reason: "expected it without --endpoint: which pods are behind those addresses is not known"})
+	}
+	for _, s := range o.KubeAPIServerURLs {
+		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
+			errs = append(errs, &certs.InvalidError{Field: "kube-apiserver", Value: s, Reason: "expected a URL such as https://10.0.0.1:6443"})
+		}
+	}
+	return errs
+}
+
+// Open returns the cluster of a kubeconfig. Nothing is asked yet.
+func Open(o Options) (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	c, err := New(config)
+	if err == nil {
+		c.Options = o
+	}
+	return c, err
 }
 
 // Time is what Now says, or the time of this machine.
@@ -91,6 +133,11 @@ func (c *Cluster) aggregated(ctx context.Context) ([]apiregistrationv1.APIServic
 
 func backend(a apiregistrationv1.APIService) certs.Service {
 	return certs.Service{Name: a.Spec.Service.Name, Namespace: a.Spec.Service.Namespace}
+}
+
+// Secrets are those of a namespace.
+func (c *Cluster) Secrets(namespace string) typedcorev1.SecretInterface {
+	return c.Core.CoreV1().Secrets(namespace)
 }
 
 // TrustObject is how findings and errors name that ConfigMap.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -89,7 +90,7 @@ func TestEndpoints(t *testing.T) {
 			{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-2"}, {Address: "[fd00::1]:6443", Ready: true, Pod: "pod-2"},
 		}},
 		"a name":    {clustertest.New(registered, named), []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
-		"addresses": {&cluster.Cluster{EndpointAddresses: []string{"a:1"}}, []cluster.Endpoint{{Address: "a:1", Ready: true}}},
+		"addresses": {&cluster.Cluster{Options: cluster.Options{EndpointAddresses: []string{"a:1"}}}, []cluster.Endpoint{{Address: "a:1", Ready: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.cluster.Endpoints(t.Context(), clustertest.Service)
@@ -113,7 +114,7 @@ func TestKubeAPIServers(t *testing.T) {
 	if got, err := clustertest.New(nil).KubeAPIServers(t.Context()); err == nil {
 		t.Errorf("no endpoints: got %q, want an error", got)
 	}
-	if got, err := (&cluster.Cluster{KubeAPIServerURLs: []string{"https://a"}}).KubeAPIServers(t.Context()); err != nil || len(got) != 1 {
+	if got, err := (&cluster.Cluster{Options: cluster.Options{KubeAPIServerURLs: []string{"https://a"}}}).KubeAPIServers(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("URLs given: got %q, %v", got, err)
 	}
 }
@@ -151,7 +152,8 @@ func TestServed(t *testing.T) {
 		"expired":      {right, certs.Bundle{ca.Certificate}, clustertest.Now.Add(certs.LeafLifetime + time.Hour), "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &cluster.Cluster{Config: &rest.Config{}, EndpointAddresses: []string{clustertest.ServeTLS(t, tc.pair, nil)}, Now: func() time.Time { return tc.at }}
+			c := &cluster.Cluster{Config: &rest.Config{}, Now: func() time.Time { return tc.at }}
+			c.EndpointAddresses = []string{clustertest.ServeTLS(t, tc.pair, nil)}
 			got, err := c.Served(t.Context(), clustertest.Service, tc.trust)
 			if err != nil || len(got) != 1 || got[0].Leaf == nil || !got[0].Leaf.Equal(tc.pair.Certificate) {
 				t.Fatalf("got %+v, %v; want the certificate", got, err)
@@ -164,7 +166,7 @@ func TestServed(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	for _, address := range []string{"127.0.0.1:1", plain.Listener.Addr().String()} {
-		c := &cluster.Cluster{Config: &rest.Config{}, EndpointAddresses: []string{address}}
+		c := &cluster.Cluster{Config: &rest.Config{}, Options: cluster.Options{EndpointAddresses: []string{address}}}
 		if got, err := c.Served(t.Context(), clustertest.Service, nil); err != nil || len(got) != 1 || got[0].Leaf != nil || got[0].Verdict == nil {
 			t.Errorf("%s: got %+v, %v; want a verdict without a certificate", address, got, err)
 		}
@@ -228,12 +230,13 @@ func TestAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	for _, status = range []int{401, 403, 404, 500, 503} {
-		if got := cluster.AsStatusError(c.Answers(t.Context(), server.URL, a)); got == nil || got.Status != status {
+		if got, ok := errors.AsType[*cluster.StatusError](c.Answers(t.Context(), server.URL, a)); !ok || got.Status != status {
 			t.Errorf("got %v, want status %d", got, status)
 		}
 	}
 	server.Close()
-	if err := c.Answers(context.Background(), server.URL, a); err == nil || cluster.AsStatusError(err) != nil {
+	err := c.Answers(context.Background(), server.URL, a)
+	if _, answered := errors.AsType[*cluster.StatusError](err); err == nil || answered {
 		t.Errorf("nobody listens: got %v, want an error that is no answer", err)
 	}
 }

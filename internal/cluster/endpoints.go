@@ -20,6 +20,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -29,10 +30,9 @@ const dialTimeout = 5 * time.Second
 
 // Endpoint is an address behind the Service.
 type Endpoint struct {
-	Address     string `json:"address"`     // HOST:PORT
-	Ready       bool   `json:"ready"`       // traffic of the Service goes there
-	Terminating bool   `json:"terminating"` // it may still answer
-	Pod         string `json:"pod,omitempty"`
+	Address string // HOST:PORT
+	Ready   bool   // traffic of the Service goes there
+	Pod     string // empty where it is none
 }
 
 // Served is what an endpoint presents.
@@ -108,7 +108,7 @@ func BackendPorts(apiServices []apiregistrationv1.APIService) []int32 {
 func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool) []Endpoint {
 	var out []Endpoint
 	for _, port := range slice.Ports {
-		if port.Port == nil || deref(port.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP || !take(deref(port.Name, "")) {
+		if port.Port == nil || ptr.Deref(port.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP || !take(ptr.Deref(port.Name, "")) {
 			continue
 		}
 		for _, e := range slice.Endpoints {
@@ -123,18 +123,11 @@ func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool)
 			out = append(out, Endpoint{
 				Address: net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*port.Port))),
 				// The API defines an unknown condition as ready.
-				Ready: deref(e.Conditions.Ready, true), Terminating: deref(e.Conditions.Terminating, false), Pod: pod,
+				Ready: ptr.Deref(e.Conditions.Ready, true), Pod: pod,
 			})
 		}
 	}
 	return out
-}
-
-func deref[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }
 
 // Served dials each endpoint as kube-aggregator does, with trust in the place of the caBundle, and returns what each

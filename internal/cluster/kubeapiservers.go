@@ -4,11 +4,15 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,6 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/pkg/apis/identity"
 )
 
 // kubernetesName is in the certificate of every kube-apiserver that serves clients in the cluster; the address of the
@@ -122,12 +129,6 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, e.Text) }
 
-// AsStatusError tells an answer of a kube-apiserver from none.
-func AsStatusError(err error) *StatusError {
-	status, _ := errors.AsType[*StatusError](err)
-	return status
-}
-
 // Answers asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is another
 // answer; any other error means that the kube-apiserver could not be asked.
 func (c *Cluster) Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
@@ -146,4 +147,82 @@ func (c *Cluster) Answers(ctx context.Context, kubeAPIServer string, a apiregist
 	default:
 		return fmt.Errorf("ask %s for %s: %w", kubeAPIServer, path, err)
 	}
+}
+
+// ErrNoReview says that an API does not tell which certificate the front proxy showed.
+var ErrNoReview = errors.New("it serves no IdentityReview")
+
+// FrontProxyShown asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the certificate that the
+// kube-apiserver showed to it, in hexadecimal. ErrNoReview means that this API has no such kind, or keeps it from this user.
+func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
+	client, err := c.at(kubeAPIServer)
+	if err != nil {
+		return "", err
+	}
+	path := "/apis/" + a.Spec.Group + "/" + a.Spec.Version
+	body, err := json.Marshal(map[string]string{"apiVersion": a.Spec.Group + "/" + a.Spec.Version, "kind": "IdentityReview"})
+	if err != nil {
+		return "", err
+	}
+	data, err := client.Discovery().RESTClient().Post().AbsPath(path, "identityreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) {
+		return "", ErrNoReview
+	}
+	var review identity.IdentityReview
+	if err == nil {
+		err = json.Unmarshal(data, &review)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask %s for an IdentityReview: %w", kubeAPIServer, err)
+	}
+	if review.Status.ProxyCertificateSHA256 == "" {
+		return "", ErrNoReview // a server from before the field
+	}
+	return review.Status.ProxyCertificateSHA256, nil
+}
+
+// ClockSkew is how far the clock here is ahead of the Date that kube-apiserver answers with (RFC 9110, 6.6.1), to the second.
+func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
+	client, err := rest.HTTPClientFor(c.Config)
+	if err != nil {
+		return 0, fmt.Errorf("make client: %w", err)
+	}
+	address := strings.TrimSuffix(c.Config.Host, "/") + "/version"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask kube-apiserver for its time: %w", err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // whatever it says
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		return 0, fmt.Errorf("%s: expected a header Date: %w", address, err)
+	}
+	return c.Time().Sub(date).Truncate(time.Second), nil
+}
+
+// maxClockSkew is less than what certificates begin before they are made, and more than a request may take.
+const maxClockSkew = 5 * time.Minute
+
+// CheckClock refuses a clock by which certificates would be taken for expired, or be made for another time.
+func CheckClock(ctx context.Context, o interface {
+	ClockSkew(context.Context) (time.Duration, error)
+}) error {
+	skew, err := o.ClockSkew(ctx)
+	if err != nil {
+		return err
+	}
+	if skew.Abs() <= maxClockSkew {
+		return nil
+	}
+	direction := "ahead of"
+	if skew < 0 {
+		direction = "behind"
+	}
+	return &certs.RefusedError{Path: "the clock of this machine", Reason: fmt.Sprintf(
+		"expected at most %s between it and that of kube-apiserver, found it %s %s; put the wrong one right", maxClockSkew, skew.Abs(), direction)}
 }

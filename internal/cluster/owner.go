@@ -37,32 +37,24 @@ func (e *OwnedError) Error() string {
 		"take caBundle out of what it applies, and take the field over once: certgen apply --force-conflicts", e.APIService, FieldManager, e.Owner)
 }
 
-// RefuseInjector returns *OwnedError where an injector keeps the caBundle.
-func RefuseInjector(a apiregistrationv1.APIService) error {
-	if annotation, injector := InjectedBy(a); injector != "" {
-		return &OwnedError{APIService: a.Name, Owner: annotation, Injector: injector}
+// InjectedBy returns the annotation by which an injector keeps the caBundle, and who that is; nil where nobody does.
+func InjectedBy(a apiregistrationv1.APIService) *OwnedError {
+	for _, name := range slices.Sorted(maps.Keys(a.Annotations)) {
+		for begin, injector := range injectors {
+			if strings.HasPrefix(name, begin) {
+				return &OwnedError{APIService: a.Name, Owner: name, Injector: injector}
+			}
+		}
 	}
 	return nil
 }
 
-// RefuseOthers returns *OwnedError where another field manager owns the caBundle, alone or together with certgen.
-func RefuseOthers(a apiregistrationv1.APIService) error {
+// OwnedByOthers returns the other field managers that own the caBundle, alone or together with certgen; nil where none does.
+func OwnedByOthers(a apiregistrationv1.APIService) *OwnedError {
 	if _, others := Owners(a.ManagedFields, CABundlePath); len(others) > 0 {
 		return &OwnedError{APIService: a.Name, Owner: strings.Join(others, ", ")}
 	}
 	return nil
-}
-
-// InjectedBy returns the annotation by which an injector keeps the caBundle, and who that is.
-func InjectedBy(a apiregistrationv1.APIService) (annotation, injector string) {
-	for _, name := range slices.Sorted(maps.Keys(a.Annotations)) {
-		for begin, injector := range injectors {
-			if strings.HasPrefix(name, begin) {
-				return name, injector
-			}
-		}
-	}
-	return "", ""
 }
 
 // CABundlePath is the field that certgen owns.

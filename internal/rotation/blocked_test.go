@@ -419,7 +419,6 @@ func TestAnotherReplacedIt(t *testing.T) {
 		f.addProxy()
 		copied := f.options(rotation)
 		copied.Dir = t.TempDir()
-		copied.Store = certs.Dir(copied.Dir)
 		if err := os.CopyFS(copied.Dir, os.DirFS(f.dir)); err != nil {
 			t.Fatal(err)
 		}

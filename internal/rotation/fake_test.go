@@ -140,7 +140,7 @@ func (f *fakeCluster) store() certs.Store {
 	if f.secrets.Cluster == nil {
 		return certs.Dir(f.dir)
 	}
-	s, err := openSecrets(f.t.Context(), f.secrets, SecretOptions{Service: service, Secret: "s", CASecret: "ca"})
+	s, err := openSecrets(f.t.Context(), Options{Service: service, Observer: f.secrets, Now: f.secrets.Now, Secret: "s", CASecret: "ca"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -227,13 +227,17 @@ func cuts(f *fakeCluster, rotation string) []int {
 }
 
 func (f *fakeCluster) options(rotation string) Options {
-	return Options{
-		Rotation: rotation, Dir: f.dir, Store: f.store(), Service: service, Observer: f, Hold: time.Hour, Timeout: time.Minute, Settle: 10 * time.Second,
+	opts := Options{
+		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: time.Hour, Timeout: time.Minute, Settle: 10 * time.Second,
 		Now:      func() time.Time { f.step(); return f.now },
 		Wait:     func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
 		Progress: func(Event) { f.step(); f.mustAnswer() },
 		wrote:    f.step, FrontProxyClientDirs: f.given(),
 	}
+	if f.secrets.Cluster != nil {
+		opts.Dir, opts.Secret, opts.CASecret = "", "s", "ca"
+	}
+	return opts
 }
 
 // mustAnswer fails the test when users would get no answers.

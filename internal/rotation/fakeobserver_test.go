@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -40,6 +41,10 @@ func (f *fakeCluster) APIServices(_ context.Context, s certs.Service) ([]apiregi
 		return []apiregistrationv1.APIService{{ObjectMeta: metav1.ObjectMeta{Name: "v1." + s.Name}}}, nil
 	}
 	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)}, nil
+}
+
+func (f *fakeCluster) Secrets(namespace string) typedcorev1.SecretInterface {
+	return f.secrets.Secrets(namespace)
 }
 
 func (f *fakeCluster) ClockSkew(context.Context) (time.Duration, error) { return f.skew, nil }

@@ -15,16 +15,11 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// settling is how long the ConfigMap has been without the old CA. It is not recorded: a run that takes the rotation up
-// looks again for as long.
-type settling struct{ since time.Time }
-
 // frontProxyCA replaces the CA of the front proxy: every kube-apiserver publishes both, each API server is asked whether
 // it believes a certificate of the new one, then kube-apiserver's pair changes, then the old CA goes.
 func (p *procedure) frontProxyCA() {
 	p.proxyClient()
-	p.newCA = true
-	p.makeCA = func(_, _ *x509.Certificate) certs.CAOptions {
+	p.makeCA = func(*x509.Certificate) certs.CAOptions {
 		return certs.CAOptions{Name: certs.FrontProxyCADir, Usage: x509.ExtKeyUsageClientAuth}
 	}
 	p.steps = []step{
@@ -44,7 +39,7 @@ func (p *procedure) frontProxyCA() {
 			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
 			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { return p.writeNew(p.onlyNewTrusted) },
-			observed: p.newProxyWorks,
+			observed: stopping(p.nextProxyAnswers), // without answers nobody waits: users have none then
 			undo:     func(context.Context) error { return p.writeNew(p.bothTrusted) },
 		},
 		{
@@ -52,7 +47,7 @@ func (p *procedure) frontProxyCA() {
 			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it does not come back, every endpoint " +
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			needs:    p.nextProxyInUse,
-			do:       func(context.Context) error { p.settled = settling{}; return nil },
+			do:       func(context.Context) error { p.settled = time.Time{}; return nil },
 			observed: p.oldProxyDistrusted,
 			undo:     p.trustOldProxyCAAgain,
 		},
@@ -66,18 +61,14 @@ func (p *procedure) bothProxiesBelieved(ctx context.Context) error {
 		return err
 	}
 	for i, dir := range p.leafDirs {
-		want, err := p.bothTrusted(i)
-		if err != nil {
-			return &stopError{err}
-		}
-		for _, ca := range want {
+		for _, ca := range p.bothTrusted(i) {
 			if !found.Contains(ca) {
 				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
-					cluster.TrustObject, ca.Subject, frontproxy.CAKey, p.opts.Store.Path(dir, certs.BundleFile))
+					cluster.TrustObject, ca.Subject, frontproxy.CAKey, p.opts.store.Path(dir, certs.BundleFile))
 			}
 		}
 	}
-	return p.probe(ctx, p.nextLeaf, cluster.Believed)
+	return p.probe(ctx, p.next, cluster.Believed)
 }
 
 func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
@@ -94,28 +85,16 @@ func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
 
 // trustOldProxyCA puts the files back as they were. The ConfigMap follows when that is to be seen.
 func (p *procedure) trustOldProxyCA(context.Context) error {
-	p.settled = settling{}
+	p.settled = time.Time{}
 	return p.restoreOld()
 }
 
 // nextProxyDistrusted takes the new CA out of the ConfigMap again, where kube-apiserver would leave it until it expires.
 func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
-	next, err := p.nextCA()
-	if err != nil {
-		return &stopError{err}
-	}
-	if err := p.takenOut(ctx, next); err != nil {
+	if err := p.takenOut(ctx, p.nextCA); err != nil {
 		return err
 	}
-	return p.settle(next)
-}
-
-// newProxyWorks does not wait when there are no answers: users have none then.
-func (p *procedure) newProxyWorks(ctx context.Context) error {
-	if err := p.proxyAnswers(ctx, p.nextLeaf); err != nil {
-		return &stopError{err}
-	}
-	return nil
+	return p.settle(p.nextCA)
 }
 
 // takenOut takes a CA out of the ConfigMap whenever it is there: a kube-apiserver that has not read its file again yet puts
@@ -125,23 +104,19 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	if err != nil || !published.Contains(ca) {
 		return err
 	}
-	p.settled = settling{}
-	var files []string
-	for _, dir := range p.leafDirs {
-		files = append(files, p.opts.Store.Path(dir, certs.BundleFile))
-	}
+	p.settled = time.Time{}
 	return errors.Join(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, certs.Bundle{ca}),
 		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
 			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read one of %s?",
-			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(files, ", ")))
+			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(p.paths(certs.BundleFile), ", ")))
 }
 
 // settle returns nil when the ConfigMap has been without the CA for long enough.
 func (p *procedure) settle(ca *x509.Certificate) error {
-	if p.settled.since.IsZero() {
-		p.settled.since = p.opts.Now()
+	if p.settled.IsZero() {
+		p.settled = p.opts.Now()
 	}
-	if left := p.settled.since.Add(p.opts.Settle).Sub(p.opts.Now()); left > 0 {
+	if left := p.settled.Add(p.opts.Settle).Sub(p.opts.Now()); left > 0 {
 		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s", ca.Subject, p.opts.Settle)
 	}
 	return nil
@@ -149,29 +124,21 @@ func (p *procedure) settle(ca *x509.Certificate) error {
 
 // trustOldProxyCAAgain puts back what was taken out: kube-apiserver would do it only when it reads its file next.
 func (p *procedure) trustOldProxyCAAgain(ctx context.Context) error {
-	old, err := p.oldCA()
-	if err != nil {
-		return err
-	}
-	return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{old}, nil)
+	return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{p.oldCA}, nil)
 }
 
 func (p *procedure) oldProxyDistrusted(ctx context.Context) error {
-	old, err := p.oldCA()
-	if err != nil {
-		return &stopError{err}
-	}
-	if err := p.takenOut(ctx, old); err != nil {
+	if err := p.takenOut(ctx, p.oldCA); err != nil {
 		return err
 	}
-	if err := p.newProxyWorks(ctx); err != nil {
+	if err := stopping(p.nextProxyAnswers)(ctx); err != nil {
 		return err
 	}
-	if err := p.probe(ctx, p.nextLeaf, cluster.Believed); err != nil {
+	if err := p.probe(ctx, p.next, cluster.Believed); err != nil {
 		return err
 	}
-	if err := p.probe(ctx, p.currentLeaf, cluster.NotTrusted); err != nil {
+	if err := p.probe(ctx, p.old[0], cluster.NotTrusted); err != nil {
 		return err
 	}
-	return p.settle(old)
+	return p.settle(p.oldCA)
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -19,46 +18,22 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// MaintainOptions say where a cluster keeps its own serving certificate, and how long to wait for what.
+// MaintainOptions are those of a rotation in Secrets, for the CA when it is due, and say how long to wait for what.
 type MaintainOptions struct {
-	SecretOptions
-	// APIServices are waited for, up to Wait, until each has the Service as its backend; none and 0 wait for nothing.
+	Options // Rotation is not looked at
+	// APIServices are waited for, up to Within, until each has the Service as its backend; none and 0 wait for nothing.
 	APIServices []string
-	Wait        time.Duration
-	KeyType     certs.KeyType // of new keys; empty means that of certgen init
-	// Signer has the CA's key, which then is in no Secret; the CA's Secret holds its certificate. Its rotation begins where the key is.
-	Signer *certs.RemoteSigner
-	// Hold, which is required, Timeout and Progress are those of Options, for the rotation of a CA that is due.
-	Hold, Timeout time.Duration
-	Progress      func(Event)
+	Within      time.Duration
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
-func (o SecretOptions) Validate() error {
-	errs := []error{o.Service.Validate()}
-	for field, name := range map[string]string{"secret": o.Secret, "ca-secret": o.CASecret} {
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			errs = append(errs, &certs.InvalidError{Field: field, Value: name, Reason: "expected the Secret's name: " + problems[0]})
-		}
-	}
-	if o.Secret == o.CASecret && o.Secret != "" {
-		errs = append(errs, &certs.InvalidError{Field: "ca-secret", Value: o.CASecret,
-			Reason: "expected another name than that of --secret: servers mount that one, and must not have the CA's key"})
-	}
-	return errors.Join(errs...)
-}
+func (o MaintainOptions) Validate() error { return o.complete() }
 
-// Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
-func (o MaintainOptions) Validate() error {
-	errs := []error{o.SecretOptions.Validate()}
-	if o.Signer != nil {
-		errs = append(errs, o.Signer.Validate())
-	}
-	if o.Hold <= 0 {
-		errs = append(errs, tooShort(o.Hold))
-	}
-	if (o.Wait > 0) != (len(o.APIServices) > 0) || o.Wait < 0 {
-		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Wait.String(),
+func (o *MaintainOptions) complete() error {
+	o.Rotation = Serving
+	errs := []error{o.Options.complete()}
+	if (o.Within > 0) != (len(o.APIServices) > 0) || o.Within < 0 {
+		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Within.String(),
 			Reason: fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices))})
 	}
 	return errors.Join(errs...)
@@ -71,7 +46,8 @@ func (o MaintainOptions) Validate() error {
 // It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone needs
 // a person. It holds the Lease of the Service, but not while it waits for APIServices.
 func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *RenewReport, err error) {
-	if err := o.Validate(); err != nil {
+	o.Observer, o.Now = c, c.Time
+	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	if err := cluster.CheckClock(ctx, c); err != nil {
@@ -80,7 +56,7 @@ func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *R
 	once := func() error {
 		return c.Exclusive(ctx, o.Service, func(ctx context.Context) error { report, err = maintainOnce(ctx, c, o); return err })
 	}
-	if err := once(); err != nil || o.Wait == 0 {
+	if err := once(); err != nil || o.Within == 0 {
 		return report, err
 	}
 	if err := waitForAPIServices(ctx, c, o); err != nil {
@@ -94,19 +70,21 @@ func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *R
 // everything trusts it before it is served.
 func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*RenewReport, error) {
 	report := newRenewReport()
-	store, err := openSecrets(ctx, c, o.SecretOptions)
+	store, err := openSecrets(ctx, o.Options)
 	if err != nil {
 		return nil, err
 	}
 	if state, err := ReadState(store); err != nil {
 		return nil, err
 	} else if state.Unfinished() {
-		if err := report.end(ctx, o.held(c, store, state.Rotation), state); err != nil {
+		if err := report.end(ctx, o.held(store, state.Rotation), state); err != nil {
 			return report, err
 		}
 	}
 	draft := &certs.Memory{Sets: maps.Clone(store.Sets), Name: store.path}
-	made, err := certs.Init(ctx, certs.InitOptions{Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Signer: o.Signer, Now: c.Time})
+	made, err := certs.Init(ctx, certs.InitOptions{
+		Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Lifetime: o.Lifetime, Signer: o.Signer, Now: o.Now,
+	})
 	if err != nil {
 		return nil, allowNewCA(err, o)
 	}
@@ -123,50 +101,32 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	if err := c.Apply(ctx, report.Apply); err != nil {
 		return report, err
 	}
-	return report, rotateDueCA(ctx, c, o, report)
+	return report, rotateDueCA(ctx, o, report)
 }
 
 // rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is served that is stored, so
 // a run that stored a certificate leaves it to the next.
-func rotateDueCA(ctx context.Context, c apply.Client, o MaintainOptions, report *RenewReport) error {
-	store, err := openSecrets(ctx, c, o.SecretOptions)
+func rotateDueCA(ctx context.Context, o MaintainOptions, report *RenewReport) error {
+	store, err := openSecrets(ctx, o.Options)
 	if err != nil {
 		return err
 	}
 	ca, err := certs.ReadCertificate(store, certs.ServingCADir)
-	if err != nil || !c.Time().After(certs.RenewAt(ca)) || !store.hasCAKey() || len(report.Apply.Items) == 1 || report.Apply.Items[len(report.Apply.Items)-1].Done {
+	if err != nil || !o.Now().After(certs.RenewAt(ca)) || !store.hasCAKey() || len(report.Apply.Items) == 1 || report.Apply.Items[len(report.Apply.Items)-1].Done {
 		return err // the last but one: there is the Secret alone, and no API that trusts the CA
 	}
 	why := fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
-	return report.rotate(ctx, o.held(c, store, ServingCA), store.Path(certs.ServingCADir), why)
+	return report.rotate(ctx, o.held(store, ServingCA), store.Path(certs.ServingCADir), why)
 }
 
 // held are the options of a rotation under the Lease that Maintain holds.
-func (o MaintainOptions) held(c apply.Client, store *secrets, rotation string) Options {
-	opts := Options{
-		Rotation: rotation, Store: store, Service: o.Service, Observer: c, Hold: o.Hold, Timeout: o.Timeout,
-		KeyType: o.KeyType, Progress: o.Progress, Now: c.Time, leased: true,
-	}
-	if rotation == Serving {
-		opts.Signer = o.Signer
+func (o MaintainOptions) held(store *secrets, rotation string) Options {
+	opts := o.Options
+	opts.Rotation, opts.store, opts.leased = rotation, store, true
+	if rotation != Serving {
+		opts.Signer = nil
 	}
 	return opts
-}
-
-// InSecrets does what Run or Abort do, for the pair and the CA in Secrets.
-func InSecrets(ctx context.Context, c apply.Client, o SecretOptions, opts Options, do func(context.Context, Options) (*State, error)) (state *State, err error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	err = c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
-		if opts.Store, err = openSecrets(ctx, c, o); err != nil {
-			return err
-		}
-		opts.Service, opts.Observer, opts.leased = o.Service, c, true
-		state, err = do(ctx, opts)
-		return err
-	})
-	return state, err
 }
 
 // allowNewCA says how a new CA is allowed where there is no flag for it.
@@ -187,7 +147,7 @@ func allowNewCA(err error, o MaintainOptions) error {
 func waitForAPIServices(ctx context.Context, c apply.Client, o MaintainOptions) error {
 	var missing []string
 	var asked error
-	err := utilwait.PollUntilContextTimeout(ctx, defaultPoll, o.Wait, true, func(ctx context.Context) (bool, error) {
+	err := utilwait.PollUntilContextTimeout(ctx, defaultPoll, o.Within, true, func(ctx context.Context) (bool, error) {
 		ours, err := c.APIServices(ctx, o.Service)
 		missing = slices.DeleteFunc(slices.Clone(o.APIServices), func(name string) bool {
 			return slices.ContainsFunc(ours, func(a apiregistrationv1.APIService) bool { return a.Name == name })
@@ -197,7 +157,7 @@ func waitForAPIServices(ctx context.Context, c apply.Client, o MaintainOptions) 
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
-			"the Secrets are as they should be: register the API and run this again", o.Service.Namespace, o.Service.Name, o.Wait, missing), asked)
+			"the Secrets are as they should be: register the API and run this again", o.Service.Namespace, o.Service.Name, o.Within, missing), asked)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-var maintained = MaintainOptions{SecretOptions: SecretOptions{Service: clustertest.Service, Secret: "s", CASecret: "ca"}, Hold: time.Hour}
+var maintained = MaintainOptions{Options: Options{Service: clustertest.Service, Secret: "s", CASecret: "ca", Hold: time.Hour}}
 
 func emptyCASecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Service.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
@@ -157,7 +157,7 @@ func TestMaintainRefuses(t *testing.T) {
 // TestMaintainWaits: the Secrets come first, the server needs them; then the APIServices are waited for.
 func TestMaintainWaits(t *testing.T) {
 	o := maintained
-	o.APIServices, o.Wait = []string{"v1.g.example.com"}, time.Millisecond
+	o.APIServices, o.Within = []string{"v1.g.example.com"}, time.Millisecond
 	c := apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, o); err == nil || !strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
 		t.Errorf("got %v, want the missing APIService named", err)
@@ -173,10 +173,10 @@ func TestMaintainWaits(t *testing.T) {
 
 func TestMaintainOptions(t *testing.T) {
 	for want, o := range map[string]MaintainOptions{
-		"ca-secret": {SecretOptions: SecretOptions{Service: clustertest.Service, Secret: "s", CASecret: "s"}},
-		"secret":    {SecretOptions: SecretOptions{Service: clustertest.Service, CASecret: "ca"}},
-		"wait":      {SecretOptions: maintained.SecretOptions, Wait: time.Second},
-		"service":   {SecretOptions: SecretOptions{Secret: "s", CASecret: "ca"}},
+		"ca-secret": {Options: Options{Service: clustertest.Service, Secret: "s", CASecret: "s"}},
+		"secret":    {Options: Options{Service: clustertest.Service, CASecret: "ca"}},
+		"wait":      {Options: maintained.Options, Within: time.Second},
+		"service":   {Options: Options{Secret: "s", CASecret: "ca"}},
 	} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want an error about %s", o, err, want)

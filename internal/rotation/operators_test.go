@@ -47,7 +47,6 @@ func TestTwoOperators(t *testing.T) {
 					b := f.before()
 					copied := f.options(rotation)
 					copied.Dir = t.TempDir()
-					copied.Store = certs.Dir(copied.Dir)
 					if err := os.CopyFS(copied.Dir, os.DirFS(f.dir)); err != nil {
 						t.Fatal(err)
 					}

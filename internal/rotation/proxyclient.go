@@ -17,7 +17,7 @@ import (
 
 // proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same CA.
 func (p *procedure) proxyClient() {
-	p.caDir, p.leafDirs = certs.FrontProxyCADir, p.opts.proxySets
+	p.caDir, p.leafDirs = certs.FrontProxyCADir, p.opts.proxySets()
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")
@@ -40,29 +40,17 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 }
 
 func (p *procedure) nextProxyInUse(ctx context.Context) error {
-	if err := p.proxyAnswers(ctx, p.nextLeaf); err != nil {
+	if err := p.nextProxyAnswers(ctx); err != nil {
 		return err
 	}
-	next, err := p.nextLeaf()
-	if err != nil {
-		return &stopError{err}
-	}
-	return p.proxyShown(ctx, next)
+	return p.proxyShown(ctx, p.next)
 }
 
 func (p *procedure) oldProxiesInUse(ctx context.Context) error {
-	if err := p.proxyAnswers(ctx, nil); err != nil {
+	if err := p.proxyAnswers(ctx); err != nil {
 		return err
 	}
-	var old []*certs.KeyPair
-	for i := range p.leafDirs {
-		pair, err := certs.ReadPair(p.opts.Store, kept(p.leafName(i)))
-		if err != nil {
-			return &stopError{err}
-		}
-		old = append(old, pair)
-	}
-	return p.proxyShown(ctx, old...)
+	return p.proxyShown(ctx, p.old...)
 }
 
 func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
@@ -76,25 +64,20 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	name := ""
 	for _, dir := range p.leafDirs {
-		leaf, err := certs.ReadPair(p.opts.Store, dir)
+		leaf, err := certs.ReadPair(p.opts.store, dir)
 		if err != nil {
 			return err
 		}
 		// All get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {
-			return &certs.RefusedError{Path: p.opts.Store.Path(dir, certs.CertFile), Reason: fmt.Sprintf(
+			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf(
 				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in name one by one",
-				name, p.opts.Store.Path(p.leafDirs[0]), leaf.Certificate.Subject)}
+				name, p.opts.store.Path(p.leafDirs[0]), leaf.Certificate.Subject)}
 		}
 		if p.opts.Observer == nil {
 			continue
 		}
 		if err := p.refuse(p.allowedByConfigMap(ctx, leaf.Certificate)); err != nil {
-			return err
-		}
-	}
-	if !p.newCA {
-		if _, err := p.readCA(p.caDir); err != nil {
 			return err
 		}
 	}
@@ -107,7 +90,7 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	if err := p.leaveOut(ctx); err != nil {
 		return err
 	}
-	return p.refuse(p.proxyAnswers(ctx, nil))
+	return p.refuse(p.proxyAnswers(ctx))
 }
 
 // countKubeAPIServers refuses when there are more kube-apiservers than were named or found: one that keeps its certificate is refused once the
@@ -126,7 +109,7 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls))
 	}
 	// Certificates of one CA may be replaced host by host.
-	if dirs := p.opts.otherDirs(); len(dirs) > len(urls) || p.newCA && dirs != nil && len(dirs) < len(urls) {
+	if dirs := p.opts.otherDirs; len(dirs) > len(urls) || p.makeCA != nil && dirs != nil && len(dirs) < len(urls) {
 		return p.refuse(fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs))
 	}
 	return nil
@@ -139,11 +122,11 @@ func (p *procedure) leaveOut(ctx context.Context) error {
 		return p.refuse(err)
 	}
 	for _, s := range services {
-		if s.Name == p.opts.Service.Name && s.Namespace == p.opts.Service.Namespace {
+		if s == p.opts.Service {
 			continue
 		}
 		if err := p.answersEverywhere(ctx, s); err != nil {
-			p.leftOut = append(p.leftOut, s.Namespace+"/"+s.Name)
+			p.state.LeftOut = append(p.state.LeftOut, s.Namespace+"/"+s.Name)
 			p.note(fmt.Sprintf("Service %s/%s is left out, since its API does not answer already: %v", s.Namespace, s.Name, err))
 		}
 	}
@@ -153,7 +136,7 @@ func (p *procedure) leaveOut(ctx context.Context) error {
 // aggregated are the Services of aggregated APIs, but for those that were left out.
 func (p *procedure) aggregated(ctx context.Context) ([]certs.Service, error) {
 	services, err := p.opts.Observer.AggregatedServices(ctx)
-	return slices.DeleteFunc(services, func(s certs.Service) bool { return slices.Contains(p.leftOut, s.Namespace+"/"+s.Name) }), err
+	return slices.DeleteFunc(services, func(s certs.Service) bool { return slices.Contains(p.state.LeftOut, s.Namespace+"/"+s.Name) }), err
 }
 
 // allowedByConfigMap checks a front proxy's certificate as extension API servers do.
@@ -184,28 +167,23 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 	return nil
 }
 
-// proxyAnswers returns nil when the files hold the pair, if one is given, and each kube-apiserver gets answers from
-// every aggregated API, since all see the same client certificate.
-func (p *procedure) proxyAnswers(ctx context.Context, read func() (*certs.KeyPair, error)) error {
-	if read != nil {
-		want, err := read()
+// nextProxyAnswers is proxyAnswers when the files hold the new pair.
+func (p *procedure) nextProxyAnswers(ctx context.Context) error {
+	for _, dir := range p.leafDirs {
+		found, err := certs.ReadPair(p.opts.store, dir)
 		if err != nil {
-			return &stopError{err}
+			return err
 		}
-		for _, dir := range p.leafDirs {
-			found, err := certs.ReadPair(p.opts.Store, dir)
-			if err != nil {
-				return err
-			}
-			if !found.Certificate.Equal(want.Certificate) {
-				return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; does something else write it?",
-					p.opts.Store.Path(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
-			}
+		if !found.Certificate.Equal(p.next.Certificate) {
+			return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; does something else write it?",
+				p.opts.store.Path(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
 		}
 	}
-	if p.opts.Observer == nil {
-		return nil
-	}
+	return p.proxyAnswers(ctx)
+}
+
+// proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same client certificate.
+func (p *procedure) proxyAnswers(ctx context.Context) error {
 	services, err := p.aggregated(ctx)
 	if err != nil {
 		return err
@@ -214,19 +192,12 @@ func (p *procedure) proxyAnswers(ctx context.Context, read func() (*certs.KeyPai
 }
 
 func (p *procedure) newProxyBelieved(ctx context.Context) error {
-	if p.opts.Observer == nil {
-		return nil
-	}
-	return p.probe(ctx, p.nextLeaf, cluster.Believed)
+	return p.probe(ctx, p.next, cluster.Believed)
 }
 
 // probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
 // Believed instead may change with time; any other answer will not.
-func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, error), want cluster.ProbeResult) error {
-	proxy, err := read()
-	if err != nil {
-		return &stopError{err}
-	}
+func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluster.ProbeResult) error {
 	services, err := p.aggregated(ctx)
 	if err != nil {
 		return err
@@ -252,8 +223,8 @@ func (p *procedure) probe(ctx context.Context, read func() (*certs.KeyPair, erro
 			case err != nil:
 				return err
 			case got != want && got != cluster.Believed && got != cluster.NotTrusted:
-				return stopf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; %s",
-					e.Address, service.Namespace, service.Name, want, got, "look at how this API server authenticates requests")
+				return &stopError{fmt.Errorf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
+					"look at how this API server authenticates requests", e.Address, service.Namespace, service.Name, want, got)}
 			case got != want:
 				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, found %s",
 					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
@@ -279,14 +250,64 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 			return bundle, nil
 		}
 	}
-	name := service.Namespace + "/" + service.Name
-	if service.Name == p.opts.Service.Name && service.Namespace == p.opts.Service.Namespace {
-		return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s, found none; its endpoints cannot be asked", name)
+	if service == p.opts.Service {
+		return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none; its endpoints cannot be asked", service.Namespace, service.Name)
 	}
-	if !p.unverified[name] {
-		p.unverified[name] = true
-		p.note(fmt.Sprintf("the endpoints of Service %s are not asked, since its APIServices have no caBundle to verify them with; "+
-			"that kube-apiserver gets answers from it is seen", name))
-	}
+	p.note(fmt.Sprintf("the endpoints of Service %s/%s are not asked, since its APIServices have no caBundle to verify them with; "+
+		"that kube-apiserver gets answers from it is seen", service.Namespace, service.Name))
 	return nil, nil
+}
+
+// proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API tells, it says so
+// once, and the hold stands for it.
+func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) error {
+	var prints []string
+	for _, pair := range wanted {
+		prints = append(prints, certs.Fingerprint(pair.Certificate))
+	}
+	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
+	if err != nil {
+		return err
+	}
+	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
+	if err != nil {
+		return err
+	}
+	var other error
+	missing := 0
+	for _, k := range kubeAPIServers {
+		told := false
+		for _, a := range apiServices {
+			shown, err := p.opts.Observer.FrontProxyShown(ctx, k, a)
+			if errors.Is(err, cluster.ErrNoReview) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if told = true; !slices.Contains(prints, shown) {
+				missing++
+				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; does it read one of %q?", k, shown, prints[0], p.paths())
+			}
+			break
+		}
+		if !told {
+			p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; the hold stands for it",
+				p.opts.Service.Namespace, p.opts.Service.Name))
+		}
+	}
+	// Where fewer directories were named than there are kube-apiservers, the others keep theirs.
+	if dirs := p.opts.otherDirs; dirs != nil && missing <= len(kubeAPIServers)-len(dirs) {
+		return nil
+	}
+	return other
+}
+
+// paths are the sets of the leaves, or a file in each.
+func (p *procedure) paths(file ...string) []string {
+	var out []string
+	for _, dir := range p.leafDirs {
+		out = append(out, p.opts.store.Path(append([]string{dir}, file...)...))
+	}
+	return out
 }

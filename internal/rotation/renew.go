@@ -35,7 +35,7 @@ type RenewItem struct {
 
 // end brings the rotation that is under way to its end, in the direction in which it was going.
 func (r *RenewReport) end(ctx context.Context, opts Options, state *State) error {
-	path := opts.Store.Path(StateSet, StateFile)
+	path := opts.store.Path(StateSet, StateFile)
 	if !state.Aborting {
 		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
 	}
@@ -58,7 +58,7 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 		opts.Hold = 0 // it is for what cannot be observed after all that can
 	}
 	report := newRenewReport()
-	state, err := ReadState(opts.Store)
+	state, err := ReadState(opts.store)
 	if err != nil {
 		return nil, err
 	}
@@ -73,40 +73,37 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 			return report, err
 		}
 	}
-	for _, leaf := range []struct {
-		rotation string
-		dirs     []string
-		caDir    string
-	}{
-		{Serving, []string{certs.ServingDir}, certs.ServingCADir},
-		{ProxyClient, opts.proxySets, certs.FrontProxyCADir},
-	} {
+	for _, rotation := range []string{Serving, ProxyClient} {
 		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours.
-		if leaf.rotation == ProxyClient && opts.otherDirs() == nil {
-			if files, err := opts.Store.Read(certs.FrontProxyClientDir); err == nil && files == nil {
+		if rotation == ProxyClient && opts.otherDirs == nil {
+			if files, err := opts.store.Read(certs.FrontProxyClientDir); err == nil && files == nil {
 				continue
 			}
 		}
-		if err := report.renew(ctx, opts, leaf.rotation, leaf.dirs, leaf.caDir); err != nil {
+		opts.Rotation = rotation
+		p, err := newProcedure(opts)
+		if err != nil {
+			return report, err
+		}
+		if err := report.renew(ctx, p); err != nil {
 			return report, err
 		}
 	}
 	return report, nil
 }
 
-// renew rotates the leaves in dirs, all of one CA, when one of them is due.
-func (r *RenewReport) renew(ctx context.Context, opts Options, rotation string, dirs []string, caDir string) error {
+// renew rotates the leaves, all of one CA, when one of them is due.
+func (r *RenewReport) renew(ctx context.Context, p *procedure) error {
 	var kept []RenewItem
-	for _, dir := range dirs {
-		why, due, err := dueForRenewal(opts.Store, dir, caDir, opts.Now())
+	for _, dir := range p.leafDirs {
+		why, due, err := p.due(dir)
 		if err != nil {
 			return err
 		}
 		if due {
-			opts.Rotation = rotation
-			return r.rotate(ctx, opts, opts.Store.Path(dir), why)
+			return r.rotate(ctx, p.opts, p.opts.store.Path(dir), why)
 		}
-		kept = append(kept, RenewItem{Path: opts.Store.Path(dir), Action: certs.Kept, Reason: why})
+		kept = append(kept, RenewItem{Path: p.opts.store.Path(dir), Action: certs.Kept, Reason: why})
 	}
 	r.Items = append(r.Items, kept...)
 	return nil
@@ -120,18 +117,19 @@ func (r *RenewReport) rotate(ctx context.Context, opts Options, path, why string
 	return nil
 }
 
-// dueForRenewal applies the rule of certs.Init: a leaf that ends with its CA is not made anew, since the next one would
+// due applies the rule of certs.Init: a leaf that ends with its CA is not made anew, since the next one would
 // end no later.
-func dueForRenewal(store certs.Store, leafDir, caDir string, now time.Time) (why string, due bool, err error) {
-	leaf, leafErr := certs.ReadCertificate(store, leafDir)
-	ca, caErr := certs.ReadCertificate(store, caDir)
+func (p *procedure) due(dir string) (why string, due bool, err error) {
+	leaf, leafErr := certs.ReadCertificate(p.opts.store, dir)
+	ca, caErr := certs.ReadCertificate(p.opts.store, p.caDir)
 	if err := errors.Join(leafErr, caErr); err != nil {
 		return "", false, err
 	}
+	now := p.opts.Now()
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	caDue := ""
 	if now.After(certs.RenewAt(ca)) {
-		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", store.Path(caDir), ca.NotAfter.UTC().Format(time.RFC3339))
+		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir), ca.NotAfter.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case now.Before(certs.RenewAt(leaf)):

@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -68,15 +71,18 @@ type Observer interface {
 	ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle) error
 	// Identities is how many kube-apiservers say that they live.
 	Identities(ctx context.Context) (int, error)
+	Secrets(namespace string) typedcorev1.SecretInterface
 }
 
 // Options say what to rotate and how patiently.
 type Options struct {
-	Rotation string      // see Rotations
-	Dir      string      // as certgen init made it
-	Store    certs.Store // nil means the directory Dir
+	Rotation string // see Rotations
 	Service  certs.Service
-	Observer Observer // nil only for Serving and ProxyClient: then files are written and nothing is observed
+	Dir      string // as certgen init made it, or
+	// Secret and CASecret name Secrets in the namespace of the Service. The one for the serving pair is made if it is missing. The one for the
+	// serving CA with its key must exist, and who can read it can make certificates for the Service; one without data gets a new CA by Maintain.
+	Secret, CASecret string
+	Observer         Observer // nil only for Serving and ProxyClient in Dir: then files are written and nothing is observed
 	// FrontProxyClientDirs are the directories from which the kube-apiservers read --proxy-client-cert-file (tls.crt),
 	// --proxy-client-key-file (tls.key) and --requestheader-client-ca-file (ca.crt); nil means front-proxy-client in Dir.
 	FrontProxyClientDirs []string
@@ -92,60 +98,64 @@ type Options struct {
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
 
-	proxySets []string // of FrontProxyClientDirs
-	leased    bool     // the caller holds the Lease
-
-	wrote func() // called after each change of files, for tests
+	store     certs.Store // the directory, or the Secrets when they are read
+	leased    bool        // the caller holds the Lease
+	otherDirs []string    // FrontProxyClientDirs, absolute, unless they are the one in Dir
+	wrote     func()      // called after each change of files, for tests
 }
 
-// Run begins a rotation, or takes up the one that Dir records as unfinished. It holds the lock of Dir all the time, and the Lease of the
+// Run begins a rotation, or takes up the one that is recorded as unfinished. It holds the lock of Dir all the time, and the Lease of the
 // Service. *certs.InvalidError is a wrong option, *certs.RefusedError a directory or cluster that does not allow to begin:
 // nothing has changed then. *BlockedError is a stop in a safe state.
 func Run(ctx context.Context, opts Options) (*State, error) {
-	return withMachine(ctx, opts, true, func(ctx context.Context, m *machine, p *procedure) error {
-		if m.state == nil {
-			if p.preflight != nil {
-				if err := p.preflight(ctx); err != nil {
-					return err
-				}
-			}
-			m.state = &State{
-				APIVersion: certs.APIVersion, Kind: stateKind, Rotation: m.opts.Rotation, StartedAt: m.opts.Now(), FrontProxyClientDirs: m.opts.otherDirs(),
-				LeftOut: p.leftOut,
-			}
+	return underLock(ctx, opts, true, func(ctx context.Context, p *procedure) error {
+		if p.state != nil {
+			return p.run(ctx)
 		}
-		p.startedAt, p.leftOut = m.state.StartedAt, m.state.LeftOut
-		return m.run(ctx)
+		p.state = &State{
+			APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), FrontProxyClientDirs: p.opts.otherDirs,
+		}
+		var err error
+		if p.makeCA == nil {
+			_, err = p.readCA(p.caDir)
+		}
+		if err == nil {
+			err = p.preflight(ctx)
+		}
+		if err != nil {
+			p.state = nil
+			return err
+		}
+		return p.run(ctx)
 	})
 }
 
-// Abort takes the unfinished rotation in Dir back. After its first step of distrust that is *certs.RefusedError.
+// Abort takes the unfinished rotation that is recorded back. After its first step of distrust that is *certs.RefusedError.
 func Abort(ctx context.Context, opts Options) (*State, error) {
-	return withMachine(ctx, opts, false, func(ctx context.Context, m *machine, p *procedure) error {
-		p.startedAt, p.leftOut = m.state.StartedAt, m.state.LeftOut
-		return m.abort(ctx)
-	})
+	return underLock(ctx, opts, false, func(ctx context.Context, p *procedure) error { return p.abort(ctx) })
 }
 
-// withMachine calls do, under the lock of the store and the Lease of the Service, with the unfinished rotation or, where one may begin, with
+// underLock calls do, under the lock of the directory and the Lease of the Service, with the unfinished rotation or, where one may begin, with
 // no state.
-func withMachine(ctx context.Context, opts Options, begin bool, do func(context.Context, *machine, *procedure) error) (state *State, err error) {
+func underLock(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (state *State, err error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
 	if opts.Observer == nil && (opts.Rotation == ServingCA || opts.Rotation == FrontProxyCA) {
 		return nil, fmt.Errorf("rotate %s: expected a cluster to observe, found none; trust cannot be changed without", opts.Rotation)
 	}
-	lockCtx, cancel := context.WithTimeout(ctx, lockWait)
-	defer cancel()
-	unlock, err := opts.Store.Lock(lockCtx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	// What stands in the way here needs no cluster.
-	if _, _, err := newMachine(opts, begin); err != nil {
-		return nil, err
+	if opts.store != nil {
+		lockCtx, cancel := context.WithTimeout(ctx, lockWait)
+		defer cancel()
+		unlock, lockErr := opts.store.Lock(lockCtx)
+		if lockErr != nil {
+			return nil, lockErr
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
+		// What stands in the way here needs no cluster.
+		if _, err := recorded(opts, begin); err != nil {
+			return nil, err
+		}
 	}
 	err = opts.exclusive(ctx, func(ctx context.Context) error {
 		if opts.Observer != nil {
@@ -153,12 +163,17 @@ func withMachine(ctx context.Context, opts Options, begin bool, do func(context.
 				return err
 			}
 		}
-		m, p, err := newMachine(opts, begin)
+		if opts.store == nil {
+			if opts.store, err = OpenSecrets(ctx, opts); err != nil {
+				return err
+			}
+		}
+		p, err := recorded(opts, begin)
 		if err != nil {
 			return err
 		}
-		err = do(ctx, m, p)
-		state = m.state
+		err = do(ctx, p)
+		state = p.state
 		return err
 	})
 	return state, err
@@ -180,29 +195,30 @@ func (o *Options) exclusive(ctx context.Context, do func(context.Context) error)
 // FrontProxy names the Lease of the front proxy's certificates.
 var FrontProxy = certs.Service{Name: "front-proxy", Namespace: metav1.NamespaceSystem}
 
-// newMachine reads what is recorded: an unfinished rotation must be the one that was asked for.
-func newMachine(opts Options, begin bool) (*machine, *procedure, error) {
-	state, err := ReadState(opts.Store)
+// recorded reads what is recorded: an unfinished rotation must be the one that was asked for.
+func recorded(opts Options, begin bool) (*procedure, error) {
+	state, err := ReadState(opts.store)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	record := opts.Store.Path(StateSet, StateFile)
+	record := opts.store.Path(StateSet, StateFile)
 	if !state.Unfinished() {
 		if state = nil; !begin {
-			return nil, nil, &certs.RefusedError{Path: record, Reason: "expected an unfinished rotation to abort, found none"}
+			return nil, &certs.RefusedError{Path: record, Reason: "expected an unfinished rotation to abort, found none"}
 		}
 	} else if state.Rotation != opts.Rotation {
-		return nil, nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
+		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back with --abort", state.Rotation, state.Rotation)}
-	} else if found := opts.otherDirs(); !slices.Equal(state.FrontProxyClientDirs, found) {
-		return nil, nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, found)}
+	} else if !slices.Equal(state.FrontProxyClientDirs, opts.otherDirs) {
+		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
+			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, opts.otherDirs)}
 	}
 	p, err := newProcedure(opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &machine{opts: opts, steps: p.steps, state: state}, p, nil
+	p.state = state
+	return p, nil
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
@@ -214,14 +230,13 @@ func (o *Options) complete() error {
 	if !slices.Contains(Rotations(), o.Rotation) {
 		errs = append(errs, unknownRotation(o.Rotation))
 	}
-	if o.Store == nil && o.Dir == "" {
+	if o.inSecrets() {
+		errs = append(errs, o.validateSecrets())
+	} else if o.Dir == "" {
 		errs = append(errs, &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret"})
 	}
-	if o.Store == nil {
-		o.Store = certs.Dir(o.Dir)
-	}
-	if o.Hold <= 0 && o.Observer != nil || o.Hold < 0 {
-		errs = append(errs, tooShort(o.Hold))
+	if o.Hold <= 0 && (o.Observer != nil || o.inSecrets()) || o.Hold < 0 {
+		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
 	}
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
@@ -234,13 +249,38 @@ func (o *Options) complete() error {
 			errs = append(errs, &certs.InvalidError{Field: field, Value: d.String(), Reason: "expected no less than 0"})
 		}
 	}
-	o.proxySets = o.setsOfProxies()
-	for _, d := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{{&o.Timeout, DefaultTimeout}, {&o.Settle, DefaultSettle}, {&o.Poll, defaultPoll}} {
-		if *d.value == 0 {
-			*d.value = d.standard
+	o.setDefaults()
+	return errors.Join(errs...)
+}
+
+func (o *Options) inSecrets() bool { return o.Secret+o.CASecret != "" }
+
+func (o *Options) validateSecrets() error {
+	var errs []error
+	for field, name := range map[string]string{"secret": o.Secret, "ca-secret": o.CASecret} {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			errs = append(errs, &certs.InvalidError{Field: field, Value: name, Reason: "expected the Secret's name: " + problems[0]})
+		}
+	}
+	if o.Secret == o.CASecret {
+		errs = append(errs, &certs.InvalidError{Field: "ca-secret", Value: o.CASecret,
+			Reason: "expected another name than that of --secret: servers mount that one, and must not have the CA's key"})
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) setDefaults() {
+	o.Timeout, o.Settle, o.Poll = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Settle, DefaultSettle), cmp.Or(o.Poll, defaultPoll)
+	if o.store == nil && !o.inSecrets() {
+		o.store = certs.Dir(o.Dir)
+	}
+	if dirs := o.FrontProxyClientDirs; dirs != nil && !slices.Equal(dirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
+		o.otherDirs = nil
+		for _, dir := range dirs {
+			if abs, err := filepath.Abs(dir); err == nil { // without a working directory it stays as it is
+				dir = abs
+			}
+			o.otherDirs = append(o.otherDirs, dir)
 		}
 	}
 	if o.Now == nil {
@@ -252,34 +292,14 @@ func (o *Options) complete() error {
 	if o.Wait == nil {
 		o.Wait = wait
 	}
-	return errors.Join(errs...)
 }
 
-// setsOfProxies names the sets of FrontProxyClientDirs: the one in Dir as there, others by their absolute paths.
-func (o *Options) setsOfProxies() []string {
-	if o.FrontProxyClientDirs == nil || slices.Equal(o.FrontProxyClientDirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
+// proxySets name the sets of the front proxy's pairs.
+func (o *Options) proxySets() []string {
+	if o.otherDirs == nil {
 		return []string{certs.FrontProxyClientDir}
 	}
-	var out []string
-	for _, dir := range o.FrontProxyClientDirs {
-		if abs, err := filepath.Abs(dir); err == nil { // without a working directory it stays as it is
-			dir = abs
-		}
-		out = append(out, dir)
-	}
-	return out
-}
-
-// otherDirs are FrontProxyClientDirs, absolute, where they are not the one in Dir.
-func (o *Options) otherDirs() []string {
-	if slices.Equal(o.proxySets, []string{certs.FrontProxyClientDir}) {
-		return nil
-	}
-	return o.proxySets
-}
-
-func tooShort(hold time.Duration) error {
-	return &certs.InvalidError{Field: "hold", Value: hold.String(), Reason: "expected more than 0: what was seen once may not last"}
+	return o.otherDirs
 }
 
 func unknownRotation(name string) error {
@@ -287,10 +307,8 @@ func unknownRotation(name string) error {
 }
 
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

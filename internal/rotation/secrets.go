@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -26,28 +27,18 @@ import (
 // one that certgen alone reads. What was read stays in memory: with the Lease nobody else writes, and an update that meets a change is refused.
 type secrets struct {
 	certs.Memory
-	ctx     context.Context // of the run for which they were opened
-	cluster apply.Client
-	options SecretOptions
-	ca      *corev1.Secret // as it was read or written last
+	ctx    context.Context // of the run for which they were opened
+	client typedcorev1.SecretInterface
+	opts   Options
+	ca     *corev1.Secret // as it was read or written last
 }
 
-// SecretOptions name the Secrets in which a cluster keeps its own serving certificate.
-type SecretOptions struct {
-	Service certs.Service
-	Secret  string // for the serving pair, in the namespace of the Service; made if missing
-	// CASecret is for the serving CA with its key, in the same namespace. It must exist; one without data gets a new CA. Whoever can read it
-	// can make certificates for the Service.
-	CASecret string
-}
+// OpenSecrets reads the Secrets that the options name.
+func OpenSecrets(ctx context.Context, o Options) (certs.Store, error) { return openSecrets(ctx, o) }
 
-// OpenSecrets reads the Secrets.
-func OpenSecrets(ctx context.Context, c apply.Client, o SecretOptions) (certs.Store, error) {
-	return openSecrets(ctx, c, o)
-}
-
-func openSecrets(ctx context.Context, c apply.Client, o SecretOptions) (*secrets, error) {
-	client := c.Core.CoreV1().Secrets(o.Service.Namespace)
+func openSecrets(ctx context.Context, o Options) (*secrets, error) {
+	o.setDefaults()
+	client := o.Observer.Secrets(o.Service.Namespace)
 	ca, err := client.Get(ctx, o.CASecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		// To make it here would hide that a CA was lost, on which all trust rests.
@@ -61,7 +52,7 @@ func openSecrets(ctx context.Context, c apply.Client, o SecretOptions) (*secrets
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("get Secret %s/%s: %w", o.Service.Namespace, o.Secret, err)
 	}
-	s := &secrets{ctx: ctx, cluster: c, options: o, ca: ca}
+	s := &secrets{ctx: ctx, client: client, opts: o, ca: ca}
 	s.Name = s.path
 	s.Sets = map[string]certs.Files{}
 	for key, data := range ca.Data {
@@ -112,23 +103,23 @@ func setOf(key string) (set, file string, ok bool) {
 }
 
 func (s *secrets) path(elem ...string) string {
-	secret := func(name string) string { return "Secret " + s.options.Service.Namespace + "/" + name }
+	secret := func(name string) string { return "Secret " + s.opts.Service.Namespace + "/" + name }
 	switch {
 	case len(elem) == 0:
-		return secret(s.options.Secret) + " and " + secret(s.options.CASecret)
+		return secret(s.opts.Secret) + " and " + secret(s.opts.CASecret)
 	case elem[0] == certs.ServingDir && len(elem) == 1:
-		return secret(s.options.Secret)
+		return secret(s.opts.Secret)
 	case elem[0] == certs.ServingDir:
-		return "key " + elem[1] + " of " + secret(s.options.Secret)
+		return "key " + elem[1] + " of " + secret(s.opts.Secret)
 	case len(elem) == 1:
-		return secret(s.options.CASecret)
+		return secret(s.opts.CASecret)
 	}
-	return "key " + keyOf(elem[0], elem[1]) + " of " + secret(s.options.CASecret)
+	return "key " + keyOf(elem[0], elem[1]) + " of " + secret(s.opts.CASecret)
 }
 
 // writable tries to change the serving Secret, which another field manager may own.
 func (s *secrets) writable(ctx context.Context) error {
-	data, err := apply.PairData(s, certs.ServingDir, s.cluster.Time())
+	data, err := apply.PairData(s, certs.ServingDir, s.opts.Now())
 	if err != nil {
 		return err
 	}
@@ -136,15 +127,9 @@ func (s *secrets) writable(ctx context.Context) error {
 }
 
 func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool) error {
-	namespace, name := s.options.Service.Namespace, s.options.Secret
-	err := retry.OnError(storeBackoff, isTransient, func() error {
-		_, err := s.cluster.Core.CoreV1().Secrets(namespace).Apply(ctx, apply.SecretConfig(name, namespace, data), apply.ServerSide(dryRun, false))
-		return err
+	return retry.OnError(storeBackoff, isTransient, func() error {
+		return apply.Secret(ctx, s.client, s.opts.Service.Namespace, s.opts.Secret, data, dryRun, false)
 	})
-	if err != nil {
-		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, apply.ExplainConflict(err))
-	}
-	return nil
 }
 
 // Write stores a set in its Secret.
@@ -155,7 +140,7 @@ func (s *secrets) Write(set string, files certs.Files) error {
 	if set != certs.ServingDir {
 		return s.update(func(m *certs.Memory) error { return m.Write(set, files) })
 	}
-	data, err := apply.PairData(&certs.Memory{Sets: map[string]certs.Files{set: files}, Name: s.path}, set, s.cluster.Time())
+	data, err := apply.PairData(&certs.Memory{Sets: map[string]certs.Files{set: files}, Name: s.path}, set, s.opts.Now())
 	if err != nil {
 		return err
 	}
@@ -210,11 +195,10 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 // store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be stored, since the answer to
 // an earlier try was lost, or what was read, such as with another label.
 func (s *secrets) store(next *corev1.Secret) error {
-	client := s.cluster.Core.CoreV1().Secrets(next.Namespace)
 	return retry.OnError(storeBackoff, isTransient, func() error {
-		stored, err := client.Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
+		stored, err := s.client.Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
 		if apierrors.IsConflict(err) {
-			found, getErr := client.Get(s.ctx, next.Name, metav1.GetOptions{})
+			found, getErr := s.client.Get(s.ctx, next.Name, metav1.GetOptions{})
 			switch {
 			case getErr != nil:
 				err = getErr

@@ -9,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
 // serving replaces the serving certificate by one of the same CA. Nobody has to learn to trust anything.
@@ -24,21 +27,31 @@ func (p *procedure) serving() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it; seen when every endpoint of the Service " +
 				"serves it and each kube-apiserver gets answers",
-			do:       func(ctx context.Context) error { return p.switchServing(ctx, p.keptBundle) },
-			observed: func(ctx context.Context) error { return p.servedEverywhere(ctx, p.nextLeaf) },
+			do:       func(ctx context.Context) error { return p.switchLeaf(ctx, p.next, p.writeNew, p.keptBundle) },
+			observed: p.nextServed,
 			undo:     func(context.Context) error { return p.restoreOld() },
-			undone:   func(ctx context.Context) error { return p.servedEverywhere(ctx, p.currentLeaf) },
+			undone:   p.oldServed,
 		},
 		p.finishStep(),
 	}
 }
 
-// switchServing puts the new leaf in use, with that bundle beside it, unless a live caBundle does not verify it.
-func (p *procedure) switchServing(ctx context.Context, bundle bundleOf) error {
-	if err := p.checkCABundles(ctx, p.nextLeaf); err != nil {
-		return err
+func (p *procedure) nextServed(ctx context.Context) error {
+	return p.servedEverywhere(ctx, p.next.Certificate)
+}
+
+func (p *procedure) oldServed(ctx context.Context) error {
+	return p.servedEverywhere(ctx, p.old[0].Certificate)
+}
+
+// switchLeaf puts a leaf in use, with that bundle beside it, unless a live caBundle does not verify it.
+func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write func(bundleOf) error, bundle bundleOf) error {
+	if p.opts.Observer != nil {
+		if err := p.checkCABundles(ctx, leaf.Certificate); err != nil {
+			return err
+		}
 	}
-	return p.writeNew(bundle)
+	return write(bundle)
 }
 
 // issueServing gives the new leaf the names of the old one.
@@ -58,18 +71,13 @@ func ipTexts(cert *x509.Certificate) []string {
 
 // checkServing refuses to begin where the end could not be observed, or would not be what the Service needs.
 func (p *procedure) checkServing(ctx context.Context) error {
-	leaf, err := certs.ReadPair(p.opts.Store, p.leafDirs[0])
+	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if err != nil {
 		return err
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
-		return &certs.RefusedError{Path: p.opts.Store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
+		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
 			"give the Service that it is for, or issue it again with certgen init", p.opts.Service.ServerName(), err)}
-	}
-	if !p.newCA {
-		if _, err := p.readCA(p.caDir); err != nil {
-			return err
-		}
 	}
 	if p.opts.Observer == nil {
 		return nil
@@ -77,8 +85,8 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	if err := p.checkOwners(ctx); err != nil {
 		return err
 	}
-	if s, ok := p.opts.Store.(*secrets); ok {
-		if p.newCA && !s.hasCAKey() {
+	if s, ok := p.opts.store.(*secrets); ok {
+		if p.makeCA != nil && !s.hasCAKey() {
 			return &certs.RefusedError{Path: s.Path(certs.ServingCADir), Reason: "expected the CA's key, found none; a CA whose key is elsewhere is replaced where its key is"}
 		}
 		if err := s.writable(ctx); err != nil {
@@ -87,7 +95,7 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	} else {
 		p.countKnown(ctx) // the job in a cluster has no right to list Leases there
 	}
-	return p.refuse(p.servedEverywhere(ctx, func() (*certs.KeyPair, error) { return leaf, nil }))
+	return p.refuse(p.servedEverywhere(ctx, leaf.Certificate))
 }
 
 // countKnown says where kube-apiservers cannot be asked one by one, as behind the load balancer of a managed cluster.
@@ -111,22 +119,24 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 	}
 	var errs []error
 	for _, a := range apiServices {
-		err := cmp.Or(cluster.RefuseInjector(a), cluster.RefuseOthers(a))
-		owned, _ := errors.AsType[*cluster.OwnedError](err)
-		if owned != nil && owned.Injector == "" && !p.newCA {
+		owned := cmp.Or(cluster.InjectedBy(a), cluster.OwnedByOthers(a))
+		switch {
+		case owned == nil:
+		case owned.Injector == "" && p.makeCA == nil:
 			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s: certgen apply --force-conflicts",
 				owned.Owner, a.Name, p.opts.Rotation, ServingCA))
-			continue
+		default:
+			errs = append(errs, owned)
 		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// note tells what is no reason to stop.
+// note tells what is no reason to stop, once.
 func (p *procedure) note(message string) {
-	if p.opts.Progress != nil {
-		p.opts.Progress(Event{Kind: eventKind, Time: p.opts.Now(), Rotation: p.opts.Rotation, Type: EventNote, Message: message})
+	if !p.said[message] {
+		p.said[message] = true
+		p.event(nil, EventNote, message)
 	}
 }
 
@@ -135,18 +145,11 @@ func (p *procedure) refuse(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &certs.RefusedError{Path: p.opts.Store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
+	return &certs.RefusedError{Path: p.opts.store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
 }
 
 // checkCABundles verifies a leaf as kube-aggregator will, against each live caBundle.
-func (p *procedure) checkCABundles(ctx context.Context, read func() (*certs.KeyPair, error)) error {
-	if p.opts.Observer == nil {
-		return nil
-	}
-	leaf, err := read()
-	if err != nil {
-		return err
-	}
+func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) error {
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err != nil {
 		return err
@@ -156,9 +159,7 @@ func (p *procedure) checkCABundles(ctx context.Context, read func() (*certs.KeyP
 		if err != nil {
 			return fmt.Errorf("caBundle of APIService %s: %w", a.Name, err)
 		}
-		if _, err := leaf.Certificate.Verify(x509.VerifyOptions{
-			Roots: bundle.Pool(), DNSName: p.opts.Service.ServerName(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		}); err != nil {
+		if err := apply.VerifyServing(certs.Bundle{leaf}, bundle, p.opts.Service, p.opts.Now()); err != nil {
 			return fmt.Errorf("caBundle of APIService %s: expected it to trust the certificate that is to be served: %w; "+
 				"rotate serving-ca, or apply %s", a.Name, err, certs.BundleFile)
 		}
@@ -169,20 +170,10 @@ func (p *procedure) checkCABundles(ctx context.Context, read func() (*certs.KeyP
 // servedEverywhere returns nil when each endpoint of the Service serves the leaf, which the caBundles in force verify, and
 // each kube-apiserver gets answers from each APIService. An endpoint that is not ready and does not answer is passed
 // over: no request goes there, and its process reads its files when it starts.
-func (p *procedure) servedEverywhere(ctx context.Context, read func() (*certs.KeyPair, error)) error {
-	if p.opts.Observer == nil {
-		return nil
-	}
-	leaf, err := read()
-	if err != nil {
-		return &stopError{err}
-	}
-	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
+func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate) error {
+	apiServices, err := p.apiServices(ctx)
 	if err != nil {
 		return err
-	}
-	if len(apiServices) == 0 {
-		return fmt.Errorf("expected APIServices of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
 	}
 	trust, err := certs.ParseBundle(apiServices[0].Spec.CABundle)
 	if err != nil {
@@ -200,12 +191,21 @@ func (p *procedure) servedEverywhere(ctx context.Context, read func() (*certs.Ke
 		case s.Leaf == nil && !s.Endpoint.Ready:
 		case s.Leaf == nil || s.Verdict != nil:
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w", s.Endpoint.Address, s.Verdict)
-		case !s.Leaf.Equal(leaf.Certificate):
+		case !s.Leaf.Equal(leaf):
 			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, and is it no subPath mount?",
-				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf.Certificate), p.opts.Store.Path(p.leafDirs[0]))
+				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf), p.opts.store.Path(p.leafDirs[0]))
 		}
 	}
 	return p.answersEverywhere(ctx, p.opts.Service)
+}
+
+// apiServices are those of the Service, at least one.
+func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {
+	found, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("expected APIServices of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
+	}
+	return found, err
 }
 
 // answersEverywhere returns nil when each kube-apiserver gets answers from each APIService of the Services.

@@ -96,3 +96,34 @@ func (s *State) write(store certs.Store) error {
 	}
 	return store.Write(StateSet, certs.Files{StateFile: {Data: append(data, '\n'), Mode: 0o644}})
 }
+
+// EventType is what happened.
+type EventType string
+
+// The types of events, in the order in which a step has them.
+const (
+	EventNote     EventType = "note" // before the rotation begins: Message is worth to know, and no reason to refuse
+	EventStarted  EventType = "started"
+	EventResumed  EventType = "resumed" // begun by an earlier run
+	EventWaiting  EventType = "waiting" // Message says for what
+	EventObserved EventType = "observed"
+	EventHolding  EventType = "holding"
+	EventFinished EventType = "finished"
+	EventUndone   EventType = "undone"
+	EventBlocked  EventType = "blocked"
+	EventEnded    EventType = "ended" // of the rotation: Message is its outcome
+)
+
+const eventKind = "RotationEvent"
+
+// Event tells how a rotation goes on.
+type Event struct {
+	Kind           string    `json:"kind"` // RotationEvent
+	Time           time.Time `json:"time"`
+	Rotation       string    `json:"rotation"`
+	Step           string    `json:"step,omitempty"`
+	StepKind       StepKind  `json:"stepKind,omitempty"`
+	Type           EventType `json:"type"`
+	Message        string    `json:"message,omitempty"`
+	ElapsedSeconds float64   `json:"elapsedSeconds"` // since the step began, or the rotation
+}

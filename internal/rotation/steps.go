@@ -4,6 +4,7 @@ package rotation
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 )
 
@@ -48,14 +50,91 @@ type step struct {
 	final bool
 }
 
+// procedure is one rotation: its steps, and what they share.
+type procedure struct {
+	opts  Options
+	steps []step
+	state *State // nil until it begins
+
+	caDir    string                                       // name of the CA's set
+	leafDirs []string                                     // and of the leaf's
+	makeCA   func(leaf *x509.Certificate) certs.CAOptions // nil where the CA stays
+	issue    func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
+	// preflight refuses to begin where something is not right already, besides the CA that signs.
+	preflight func(context.Context) error
+	*pairs    // nil until they are staged, see loaded
+
+	// settled is since when the ConfigMap has been without the CA to remove. It is not recorded: a run that takes the rotation up looks again
+	// for as long.
+	settled time.Time
+	said    map[string]bool // notes that were told
+}
+
+func newProcedure(opts Options) (*procedure, error) {
+	p := &procedure{opts: opts, said: map[string]bool{}}
+	switch opts.Rotation {
+	case Serving:
+		p.serving()
+	case ServingCA:
+		p.servingCA()
+	case ProxyClient:
+		p.proxyClient()
+	case FrontProxyCA:
+		p.frontProxyCA()
+	default:
+		return nil, unknownRotation(opts.Rotation)
+	}
+	for i := range p.steps {
+		s := &p.steps[i]
+		if opts.Observer == nil {
+			s.needs, s.restore, s.observed, s.undone = nil, nil, nil, nil
+		}
+		s.needs, s.restore, s.observed, s.undone = p.loaded(s.needs), p.loaded(s.restore), p.loaded(s.observed), p.loaded(s.undone)
+		if s.kind != Files { // which make them, or remove them
+			s.do, s.undo = p.loaded(s.do), p.loaded(s.undo)
+		}
+	}
+	return p, nil
+}
+
+func (p *procedure) stageStep(about string) step {
+	return step{name: "stage", kind: Files, about: about, do: p.stage, undo: p.unstage}
+}
+
+func (p *procedure) finishStep() step {
+	about := "remove the copies of the old pair"
+	if p.makeCA != nil {
+		about = "move the old CA to " + p.caDir + ".old-TIME, remove the copy of the old leaf"
+	}
+	return step{name: "finish", kind: Files, about: about, do: p.finish, final: true}
+}
+
+// StepInfo describes a step before it is done.
+type StepInfo struct {
+	Name  string   `json:"name"`
+	Kind  StepKind `json:"kind"`
+	About string   `json:"about"`
+	Holds bool     `json:"holds"`
+}
+
+// Plan lists the steps of a rotation without looking at anything.
+func Plan(rotation string) ([]StepInfo, error) {
+	p, err := newProcedure(Options{Rotation: rotation})
+	if err != nil {
+		return nil, err
+	}
+	var out []StepInfo
+	for _, s := range p.steps {
+		out = append(out, StepInfo{s.name, s.kind, s.about, s.hold})
+	}
+	return out, nil
+}
+
 // stopError ends the waiting for a step at once.
 type stopError struct{ err error }
 
 func (e *stopError) Error() string { return e.err.Error() }
 func (e *stopError) Unwrap() error { return e.err }
-
-// stopf is a reason to stop that waiting will not remove.
-func stopf(format string, args ...any) error { return &stopError{fmt.Errorf(format, args...)} }
 
 // BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. New and old
 // are both trusted, so requests are answered. Running the rotation again takes it up; Abort takes it back.

@@ -72,7 +72,7 @@ func newCluster(t *testing.T, e *envtest.Environment) apply.Client {
 // takeOver makes certgen the only manager of every caBundle, as certgen apply --force-conflicts does.
 func takeOver(t *testing.T, c apply.Client) {
 	t.Helper()
-	applyDir(t, c, apply.Options{CABundleOptions: apply.CABundleOptions{ForceConflicts: true}})
+	applyDir(t, c, apply.Options{ForceConflicts: true})
 }
 
 func applyDir(t *testing.T, c apply.Client, opts apply.Options) {

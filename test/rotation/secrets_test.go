@@ -19,7 +19,7 @@ import (
 	"example.com/extension-apiserver/internal/rotation"
 )
 
-var secrets = rotation.SecretOptions{Service: service, Secret: "test-serving", CASecret: "test-serving-ca"}
+var secrets = rotation.Options{Service: service, Secret: "test-serving", CASecret: "test-serving-ca"}
 
 // TestSecrets: certgen renew finds the CA in the Secret due and replaces it under load, killed once in each step and taken up by another
 // process. What kubelet does is done here: the Secret's pair goes into the directory that the servers read. On kind it is kubelet.
@@ -111,7 +111,9 @@ func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	store, err := rotation.OpenSecrets(t.Context(), c, secrets)
+	opts := secrets
+	opts.Observer = c
+	store, err := rotation.OpenSecrets(t.Context(), opts)
 	if err == nil {
 		err = store.Write(certs.ServingDir, leaf.Files(certs.Bundle{aged.Certificate}))
 	}

@@ -34,7 +34,10 @@ type Options struct {
 	Store   certs.Store // in the place of Dir
 	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
 	DryRun  DryRun      // empty means DryRunNone
-	CABundleOptions
+	// ForceConflicts takes fields from other managers. An injector would write its own caBundle again, so it does not help against that.
+	ForceConflicts bool
+	// ClearInsecure sets insecureSkipTLSVerify to false in the same write.
+	ClearInsecure bool
 	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need.
 	KeepTrust bool
 	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
@@ -118,7 +121,7 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 		APIVersion: certs.APIVersion, Kind: "ApplyReport", GeneratedAt: c.Time().UTC().Truncate(time.Second),
 		Service: o.Service.Namespace + "/" + o.Service.Name, DryRun: o.DryRun, Items: []Item{},
 	}
-	changes, err := c.planCABundles(ctx, o.Service, o.CABundleOptions, func(a apiregistrationv1.APIService) certs.Bundle {
+	changes, err := c.planCABundles(ctx, o, func(a apiregistrationv1.APIService) certs.Bundle {
 		if o.KeepTrust {
 			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.Bundle...)
 		}
@@ -128,7 +131,7 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
 	}
 	for _, change := range changes {
-		report.Items = append(report.Items, c.apiServiceItem(change, o))
+		report.Items = append(report.Items, change.Item)
 	}
 	var stored *corev1.Secret
 	if o.Secret != "" {
@@ -182,27 +185,6 @@ func (c Client) Apply(ctx context.Context, plan *Report) error {
 	return nil
 }
 
-func (c Client) apiServiceItem(change caBundleChange, o Options) Item {
-	item := Item{Kind: "APIService", Name: change.before.Name, Action: ApplyChange, Reason: change.reason}
-	if change.reason == "" {
-		item.Action, item.Reason = ApplyUnchanged, "it trusts these CAs, and certgen owns its caBundle"
-		if change.shared != "" {
-			item.Reason += " together with " + change.shared + ", so that a change of it needs --force-conflicts"
-		}
-	}
-	for _, ca := range change.bundle {
-		item.SHA256 = append(item.SHA256, certs.Fingerprint(ca))
-	}
-	version := ""
-	if o.KeepTrust {
-		version = change.before.ResourceVersion // what was added meanwhile must not be lost
-	}
-	item.write = func(ctx context.Context, dryRun bool) error {
-		return c.applyCABundle(ctx, change, version, ServerSide(dryRun, o.ForceConflicts))
-	}
-	return item
-}
-
 // Client writes what certgen keeps in a cluster.
 type Client struct{ *cluster.Cluster }
 
@@ -233,7 +215,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 	if src.Bundle, err = certs.ParseCAs(files[certs.BundleFile].Data, src.file(certs.BundleFile), now); err != nil {
 		return nil, err
 	}
-	if err := verifyServing(src.Chain, src.Bundle, s, now); err != nil {
+	if err := VerifyServing(src.Chain, src.Bundle, s, now); err != nil {
 		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf("kube-aggregator would refuse it: %v; issue it again: "+
 			"certgen init --service %s --namespace %s --dir %s", err, s.Name, s.Namespace, store.Path())}
 	}

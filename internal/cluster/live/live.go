@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
@@ -64,7 +65,7 @@ type observed struct {
 	pods        []corev1.Pod   // behind the Service
 	answers     []answer
 	trust       *corev1.ConfigMap
-	trustErr    error // why there is none
+	trustErr    error // why trust is nil
 	proxy       *certs.KeyPair
 	probes      []probe
 }
@@ -96,14 +97,6 @@ func Check(ctx context.Context, c *cluster.Cluster, o Options) (*Report, error) 
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	seen, err := observe(ctx, c, o)
-	if err != nil {
-		return nil, err
-	}
-	return seen.report(), nil
-}
-
-func observe(ctx context.Context, c *cluster.Cluster, o Options) (*observed, error) {
 	seen, err := observeCertificates(ctx, c, o)
 	if err != nil {
 		return nil, err
@@ -118,7 +111,7 @@ func observe(ctx context.Context, c *cluster.Cluster, o Options) (*observed, err
 			seen.probes = append(seen.probes, probe{e, result, err})
 		}
 	}
-	return seen, ctx.Err()
+	return seen.report(), ctx.Err()
 }
 
 // observeCertificates reads what is served, stored and trusted.
@@ -138,32 +131,18 @@ func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*o
 	if seen.endpoints, err = c.Endpoints(ctx, o.Service); err != nil {
 		return nil, err
 	}
+	byBundle := map[string][]cluster.Served{} // most APIServices of a Service have the same
 	for _, a := range seen.apiServices {
-		if seen.served[a.Name], err = servedTo(ctx, c, seen, a); err != nil {
-			return nil, err
+		bundle := string(a.Spec.CABundle)
+		if _, dialled := byBundle[bundle]; !dialled {
+			for _, e := range seen.endpoints {
+				byBundle[bundle] = append(byBundle[bundle], c.Present(ctx, e, o.Service, certs.LenientBundle(a.Spec.CABundle)))
+			}
 		}
+		seen.served[a.Name] = byBundle[bundle]
 	}
-	if seen.trust, seen.trustErr = c.TrustConfigMap(ctx); seen.trustErr != nil {
-		seen.trust = nil
-	}
+	seen.trust, seen.trustErr = c.TrustConfigMap(ctx)
 	return seen, ctx.Err()
-}
-
-// servedTo dials once for each caBundle; most Services have one.
-func servedTo(ctx context.Context, c *cluster.Cluster, seen *observed, a apiregistrationv1.APIService) ([]cluster.Served, error) {
-	for _, before := range seen.apiServices {
-		if before.Name == a.Name {
-			break
-		}
-		if slices.Equal(before.Spec.CABundle, a.Spec.CABundle) {
-			return seen.served[before.Name], nil
-		}
-	}
-	var out []cluster.Served
-	for _, e := range seen.endpoints {
-		out = append(out, c.Present(ctx, e, seen.service, certs.LenientBundle(a.Spec.CABundle)))
-	}
-	return out, ctx.Err()
 }
 
 // trusted is every CA of a caBundle: the probe is about the other direction.
@@ -235,4 +214,79 @@ func (o *observed) readPods(ctx context.Context, c *cluster.Cluster) error {
 	}
 	o.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !slices.Contains(names, p.Name) })
 	return nil
+}
+
+// How findings call what they are about.
+func apiServiceObject(a apiregistrationv1.APIService) string { return "APIService " + a.Name }
+func endpointObject(e cluster.Endpoint) string               { return "endpoint " + e.Address }
+
+func (o *observed) serviceObject() string {
+	return "Service " + o.service.Namespace + "/" + o.service.Name
+}
+
+func (o *observed) proxyObject() string {
+	return "front proxy " + o.proxy.Certificate.Subject.String()
+}
+
+// report runs the checks and counts what they found about each object.
+func (o *observed) report() *Report {
+	r := &Report{
+		APIVersion: certs.APIVersion, Kind: "LiveReport", GeneratedAt: o.now.UTC().Truncate(time.Second),
+		Service: o.service.Namespace + "/" + o.service.Name, Checked: o.checked(),
+	}
+	findings := verify.Sort(verify.Run(checks, o, o.serviceObject()))
+	for _, f := range findings {
+		if !slices.ContainsFunc(r.Checked, func(c Checked) bool { return c.Object == f.Object }) {
+			r.Checked = append(r.Checked, Checked{Object: f.Object})
+		}
+	}
+	for i := range r.Checked {
+		c := &r.Checked[i]
+		c.Tally = verify.Count(slices.DeleteFunc(slices.Clone(findings), func(f verify.Finding) bool { return f.Object != c.Object }))
+	}
+	r.Results = verify.NewResults(findings, len(r.Checked))
+	return r
+}
+
+// checked lists what was looked at, whether or not something is wrong with it.
+func (o *observed) checked() []Checked {
+	out := []Checked{{Object: o.serviceObject(), Detail: fmt.Sprintf("%d endpoints, name %s", len(o.endpoints), o.service.ServerName())}}
+	for _, a := range o.apiServices {
+		out = append(out, Checked{Object: apiServiceObject(a), Detail: fmt.Sprintf("%d CAs in its caBundle, Available %s", len(certs.LenientBundle(a.Spec.CABundle)), available(a).Status)})
+	}
+	for i, e := range o.endpoints {
+		c := Checked{Object: endpointObject(e), Detail: "ready"}
+		if !e.Ready {
+			c.Detail = "not ready"
+		}
+		for _, a := range o.apiServices {
+			if leaf := o.served[a.Name][i].Leaf; leaf != nil {
+				c.Detail, c.NotAfter = leaf.Subject.String(), new(leaf.NotAfter.UTC())
+			}
+		}
+		out = append(out, c)
+	}
+	for _, s := range o.stored {
+		out = append(out, Checked{Object: s.object, Detail: s.chain[0].Subject.String(), NotAfter: new(s.chain[0].NotAfter.UTC())})
+	}
+	for i, a := range o.answers {
+		if i == 0 || a.kubeAPIServer != o.answers[i-1].kubeAPIServer {
+			out = append(out, Checked{Object: "kube-apiserver " + a.kubeAPIServer, Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
+		}
+	}
+	out = append(out, Checked{Object: cluster.TrustObject, Detail: "whom API servers believe"})
+	if o.proxy != nil {
+		out = append(out, Checked{
+			Object: o.proxyObject(), Detail: fmt.Sprintf("%d endpoints probed", len(o.probes)), NotAfter: new(o.proxy.Certificate.NotAfter.UTC()),
+		})
+	}
+	return out
+}
+
+// available is the condition of that name, Unknown where there is none.
+func available(a apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
+	if c := helper.GetAPIServiceConditionByType(&a, apiregistrationv1.Available); c != nil {
+		return *c
+	}
+	return apiregistrationv1.APIServiceCondition{Status: apiregistrationv1.ConditionUnknown}
 }

@@ -21,17 +21,17 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// liveFixture is a cluster with two versions, two endpoints and nothing wrong.
-type liveFixture struct {
+// fixture is a cluster with two versions, two endpoints and nothing wrong.
+type fixture struct {
 	*observed
 	t                     *testing.T
 	servingCA, users, fpc *certs.CA
 	leaf                  *certs.KeyPair
 }
 
-func newLiveFixture(t *testing.T) *liveFixture {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &liveFixture{
+	f := &fixture{
 		t: t, servingCA: clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
 		users: clustertest.NewCA(t, "users-ca", x509.ExtKeyUsageClientAuth), fpc: clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 	}
@@ -73,15 +73,15 @@ func podWithSecret(secret, subPath string) corev1.Pod {
 }
 
 // bundle sets the caBundle of v1.
-func (f *liveFixture) bundle(data string) { f.apiServices[0].Spec.CABundle = []byte(data) }
+func (f *fixture) bundle(data string) { f.apiServices[0].Spec.CABundle = []byte(data) }
 
-// TestLiveFindings: each fault has its finding; a cluster without faults has none.
-func TestLiveFindings(t *testing.T) {
+// TestFindings: each fault has its finding; a cluster without faults has none.
+func TestFindings(t *testing.T) {
 	seen := map[string]bool{}
-	for i, tc := range liveFaults {
+	for i, tc := range faults {
 		seen[tc.id] = true
 		t.Run(fmt.Sprintf("%s/%d", tc.id, i), func(t *testing.T) {
-			f := newLiveFixture(t)
+			f := newFixture(t)
 			if r := f.report(); len(r.Findings) != 0 || r.Failed(true) || r.Summary.Checked != 9 {
 				t.Fatalf("without a fault: got %+v, want no finding and 9 things checked", r)
 			}
@@ -100,7 +100,7 @@ func TestLiveFindings(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range liveChecks {
+	for _, c := range checks {
 		if !seen[c.ID] {
 			t.Errorf("no fault of this test shows %s", c.ID)
 		}
@@ -109,11 +109,11 @@ func TestLiveFindings(t *testing.T) {
 
 // TestInjected: where somebody keeps a caBundle, nobody is told to write it.
 func TestInjected(t *testing.T) {
-	for _, fault := range liveFaults {
+	for _, fault := range faults {
 		if fault.id != "K02" && fault.id != "K03" && fault.id != "K04" {
 			continue
 		}
-		f := newLiveFixture(t)
+		f := newFixture(t)
 		fault.fault(f)
 		for i := range f.apiServices {
 			f.apiServices[i].Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
@@ -126,8 +126,8 @@ func TestInjected(t *testing.T) {
 	}
 }
 
-// TestLiveRules: an ID means one thing, in files and in clusters, and findings have the severities of their rule.
-func TestLiveRules(t *testing.T) {
+// TestRules: an ID means one thing, in files and in clusters, and findings have the severities of their rule.
+func TestRules(t *testing.T) {
 	ids := map[string]bool{}
 	for _, r := range append(verify.Rules(), Rules()...) {
 		if ids[r.ID] {
@@ -138,9 +138,9 @@ func TestLiveRules(t *testing.T) {
 			t.Errorf("%s lacks its meaning, fix or severities", r.ID)
 		}
 	}
-	for _, tc := range liveFaults {
-		i := slices.IndexFunc(liveChecks, func(c verify.Check[*observed]) bool { return c.ID == tc.id })
-		if i < 0 || !slices.Contains(liveChecks[i].Severities, tc.severity) {
+	for _, tc := range faults {
+		i := slices.IndexFunc(checks, func(c verify.Check[*observed]) bool { return c.ID == tc.id })
+		if i < 0 || !slices.Contains(checks[i].Severities, tc.severity) {
 			t.Errorf("%s: severity %s is not in its rule", tc.id, tc.severity)
 		}
 	}

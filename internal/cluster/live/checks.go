@@ -4,7 +4,9 @@ package live
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/frontproxy"
 )
 
 func checkInsecure(o *observed) []verify.Finding {
@@ -92,11 +95,11 @@ func checkServed(o *observed) []verify.Finding {
 
 // fixInjected is what to do where certgen apply would be undone. Empty means that nobody injects the caBundle.
 func fixInjected(a apiregistrationv1.APIService) string {
-	annotation, injector := cluster.InjectedBy(a)
-	if injector == "" {
+	injected := cluster.InjectedBy(a)
+	if injected == nil {
 		return ""
 	}
-	return injector + " keeps the caBundle (annotation " + annotation + "): put right what it is told to inject, and wait for it"
+	return injected.Injector + " keeps the caBundle (annotation " + injected.Owner + "): put right what it is told to inject, and wait for it"
 }
 
 func leafText(s cluster.Served) string {
@@ -104,6 +107,11 @@ func leafText(s cluster.Served) string {
 }
 
 func checkForeignCAs(o *observed) []verify.Finding {
+	var known certs.Bundle
+	var names []string
+	for _, s := range o.stored {
+		known, names = append(known, s.bundle...), append(names, s.object)
+	}
 	var out []verify.Finding
 	for _, a := range o.apiServices {
 		for _, cert := range certs.LenientBundle(a.Spec.CABundle) {
@@ -115,8 +123,8 @@ func checkForeignCAs(o *observed) []verify.Finding {
 				why = "not valid before " + cert.NotBefore.UTC().Format(time.RFC3339)
 			case !cert.IsCA:
 				why = "is no CA"
-			case !o.known(cert.Raw):
-				why = "is not in the ca.crt of " + o.storedObjects()
+			case len(known) > 0 && !known.Contains(cert):
+				why = "is not in the ca.crt of " + strings.Join(names, " and ")
 			default:
 				continue
 			}
@@ -126,35 +134,9 @@ func checkForeignCAs(o *observed) []verify.Finding {
 	return out
 }
 
-// known tells whether a stored bundle has the CA; without one, every CA is.
-func (o *observed) known(ca []byte) bool {
-	none := true
-	for _, s := range o.stored {
-		for _, cert := range s.bundle {
-			none = false
-			if bytes.Equal(cert.Raw, ca) {
-				return true
-			}
-		}
-	}
-	return none
-}
-
-func (o *observed) storedObjects() string {
-	var names []string
-	for _, s := range o.stored {
-		names = append(names, s.object)
-	}
-	return strings.Join(names, " and ")
-}
-
 // leaves returns what the endpoints serve, those with a certificate; trust makes no difference to that.
 func (o *observed) leaves() []cluster.Served {
-	var out []cluster.Served
-	for _, a := range o.apiServices[:min(1, len(o.apiServices))] {
-		out = slices.DeleteFunc(slices.Clone(o.served[a.Name]), func(s cluster.Served) bool { return s.Leaf == nil })
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(o.served[o.apiServices[0].Name]), func(s cluster.Served) bool { return s.Leaf == nil })
 }
 
 func checkSameLeaf(o *observed) []verify.Finding {
@@ -216,7 +198,7 @@ func checkAnswers(o *observed) []verify.Finding {
 	var out []verify.Finding
 	failed := map[string]bool{}
 	for _, a := range o.answers {
-		status := cluster.AsStatusError(a.err)
+		status, _ := errors.AsType[*cluster.StatusError](a.err)
 		switch {
 		case a.err == nil || status != nil && status.Status == http.StatusForbidden: // it answered, to a user without rights
 		case status == nil:
@@ -224,24 +206,19 @@ func checkAnswers(o *observed) []verify.Finding {
 				Fix: "run certgen where it can be reached, or name URLs: --kube-apiserver"})
 		default:
 			failed[a.apiService.Name] = true
-			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService), Evidence: fmt.Sprintf("%v, while the condition Available is %s", a.err, available(a.apiService))})
+			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService), Evidence: fmt.Sprintf("%v, while the condition Available is %s", a.err, available(a.apiService).Status)})
 		}
 	}
 	for _, a := range o.apiServices {
-		if available(a) != apiregistrationv1.ConditionTrue && !failed[a.Name] {
-			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: "the condition Available is " + conditionText(a)})
+		c, text := available(a), "missing"
+		if c.Type != "" {
+			text = fmt.Sprintf("%s (%s: %s)", c.Status, c.Reason, c.Message)
+		}
+		if c.Status != apiregistrationv1.ConditionTrue && !failed[a.Name] {
+			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: "the condition Available is " + text})
 		}
 	}
 	return out
-}
-
-func conditionText(a apiregistrationv1.APIService) string {
-	for _, c := range a.Status.Conditions {
-		if c.Type == apiregistrationv1.Available {
-			return fmt.Sprintf("%s (%s: %s)", c.Status, c.Reason, c.Message)
-		}
-	}
-	return "missing"
 }
 
 func checkReached(o *observed) []verify.Finding {
@@ -249,12 +226,100 @@ func checkReached(o *observed) []verify.Finding {
 		return []verify.Finding{{Evidence: fmt.Sprintf("no endpoint at the ports %v of the Service", cluster.BackendPorts(o.apiServices))}}
 	}
 	var out []verify.Finding
-	for _, a := range o.apiServices[:1] {
-		for _, s := range o.served[a.Name] {
-			if s.Leaf == nil {
-				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Severity: verify.Warning, Evidence: fmt.Sprint(s.Verdict)})
+	for _, s := range o.served[o.apiServices[0].Name] {
+		if s.Leaf == nil {
+			out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Severity: verify.Warning, Evidence: fmt.Sprint(s.Verdict)})
+		}
+	}
+	return out
+}
+
+// trustProblems returns those of the trust ConfigMap with the weakness, empty for those that cannot
+// be tolerated.
+func (o *observed) trustProblems(weakness string) []verify.Finding {
+	var out []verify.Finding
+	for _, p := range o.trustStatus().Problems {
+		if p.Weakness == weakness {
+			out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Error, Evidence: "it " + p.Text})
+		}
+	}
+	return out
+}
+
+// trustStatus is empty where there is no ConfigMap: checkTrustConfigMap says why.
+func (o *observed) trustStatus() frontproxy.Status {
+	if o.trust == nil {
+		return frontproxy.Status{}
+	}
+	return frontproxy.Evaluate(o.trust)
+}
+
+func checkProxyName(o *observed) []verify.Finding {
+	names := o.trustStatus().AllowedNames
+	if o.proxy == nil || frontproxy.AllowsName(names, o.proxy.Certificate.Subject.CommonName) {
+		return nil
+	}
+	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q, %s allows %q", o.proxy.Certificate.Subject.CommonName, cluster.TrustObject, names)}}
+}
+
+func checkAllowedNames(o *observed) []verify.Finding {
+	out := o.trustProblems(frontproxy.AnyName)
+	shared := len(o.trustProblems(frontproxy.SharedCA)) > 0
+	for i := range out {
+		if shared {
+			out[i].Evidence += ", and users have certificates of the front proxy's CA"
+		} else {
+			out[i].Severity = verify.Warning
+		}
+	}
+	return out
+}
+
+func checkTrustOverlap(o *observed) []verify.Finding {
+	out, trust := o.trustProblems(frontproxy.SharedCA), o.trustStatus()
+	for _, proxy := range trust.CAs {
+		for _, user := range trust.ClientCAs {
+			if bytes.Equal(proxy.RawSubject, user.RawSubject) && !bytes.Equal(proxy.RawSubjectPublicKeyInfo, user.RawSubjectPublicKeyInfo) {
+				out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Warning,
+					Evidence: fmt.Sprintf("two CAs are called %s, one in %s, one in %s", proxy.Subject, frontproxy.ClientCAKey, frontproxy.CAKey)})
 			}
 		}
+	}
+	return out
+}
+
+func checkTrustConfigMap(o *observed) []verify.Finding {
+	if o.trust == nil {
+		return []verify.Finding{{Object: cluster.TrustObject, Evidence: fmt.Sprint(o.trustErr)}}
+	}
+	out, cas := o.trustProblems(""), o.trustStatus().CAs
+	if len(cas) > 0 && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return o.now.Before(ca.NotAfter) }) {
+		out = append(out, verify.Finding{Object: cluster.TrustObject, Evidence: fmt.Sprintf("every CA in %s has expired", frontproxy.CAKey)})
+	}
+	return out
+}
+
+// probeTexts say what the result of a probe means.
+var probeTexts = map[cluster.ProbeResult]string{
+	cluster.NotTrusted:   "it answered 401: it does not trust the CA of the certificate yet, or does not allow its common name",
+	cluster.Anonymous:    "it took the front proxy for nobody: it verifies no front proxy, was started without the ConfigMap, or reads another header",
+	cluster.AsUser:       "it took the front proxy for a user: its CA is among those of users",
+	cluster.Inconclusive: "it answered neither 401 nor 403 with a user's name, so its authorizer hides what it believes",
+}
+
+func checkProbes(o *observed) []verify.Finding {
+	var out []verify.Finding
+	for _, p := range o.probes {
+		f := verify.Finding{Object: endpointObject(p.endpoint), Evidence: probeTexts[p.result]}
+		switch {
+		case p.err != nil:
+			f.Severity, f.Evidence = verify.Warning, p.err.Error()
+		case p.result == cluster.Believed:
+			continue
+		case p.result == cluster.Inconclusive:
+			f.Severity = verify.Warning
+		}
+		out = append(out, f)
 	}
 	return out
 }

@@ -9,9 +9,9 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// liveChecks is all that can be found in a running cluster: K01 to K12 on the way from kube-apiserver to the servers, P01 to
+// checks is all that can be found in a running cluster: K01 to K12 on the way from kube-apiserver to the servers, P01 to
 // P11 about the front proxy. P01 is the rule of the checks of files, which read the allowed names from a flag.
-var liveChecks = []verify.Check[*observed]{
+var checks = []verify.Check[*observed]{
 	verify.NewCheck("K01", checkInsecure,
 		"an APIService has insecureSkipTLSVerify, so kube-apiserver sends users' requests to whoever answers",
 		"give it a caBundle in the same write: certgen apply --clear-insecure", verify.Warning),
@@ -56,5 +56,5 @@ var liveChecks = []verify.Check[*observed]{
 
 // Rules returns the rules of the checks of a running cluster that checks of files do not have, in the order of their IDs.
 func Rules() []verify.Rule {
-	return slices.DeleteFunc(verify.RulesOf(liveChecks), func(r verify.Rule) bool { return r.ID == verify.AllowedName.ID })
+	return slices.DeleteFunc(verify.RulesOf(checks), func(r verify.Rule) bool { return r.ID == verify.AllowedName.ID })
 }

@@ -43,10 +43,8 @@ var unreadable = []string{"K02", "K12", "P04"}
 
 func (o *observed) held() []verify.Held {
 	var out []verify.Held
-	for _, s := range o.served[o.apiServices[0].Name] {
-		if s.Leaf != nil {
-			out = append(out, verify.Held{Source: "endpoint", Object: endpointObject(s.Endpoint), Serving: s.Leaf, Fix: fixServing})
-		}
+	for _, s := range o.leaves() {
+		out = append(out, verify.Held{Source: "endpoint", Object: endpointObject(s.Endpoint), Serving: s.Leaf, Fix: fixServing})
 	}
 	for _, s := range o.stored {
 		out = append(out,
@@ -67,9 +65,9 @@ func (o *observed) held() []verify.Held {
 }
 
 func (o *observed) problems() []verify.Held {
-	checks := slices.DeleteFunc(slices.Clone(liveChecks), func(c verify.Check[*observed]) bool { return !slices.Contains(unreadable, c.ID) })
+	reading := slices.DeleteFunc(slices.Clone(checks), func(c verify.Check[*observed]) bool { return !slices.Contains(unreadable, c.ID) })
 	var out []verify.Held
-	for _, f := range verify.Sort(verify.Run(checks, o, o.serviceObject())) {
+	for _, f := range verify.Sort(verify.Run(reading, o, o.serviceObject())) {
 		notReady := slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool { return endpointObject(e) == f.Object && !e.Ready })
 		if f.ID == "K02" && f.Severity == verify.Warning || notReady {
 			continue // it was read; nothing has to be there

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -35,11 +36,11 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (Item, *
 	if err != nil {
 		return item, nil, err
 	}
-	client, writes := c.Core.CoreV1().Secrets(o.Service.Namespace), []map[string][]byte{data}
+	client, writes := c.Secrets(o.Service.Namespace), []map[string][]byte{data}
 	item.write = func(ctx context.Context, dryRun bool) error {
 		for _, data := range writes {
-			if _, err := client.Apply(ctx, SecretConfig(o.Secret, o.Service.Namespace, data), ServerSide(dryRun, o.ForceConflicts)); err != nil {
-				return fmt.Errorf("apply Secret %s/%s: %w", o.Service.Namespace, o.Secret, ExplainConflict(err))
+			if err := Secret(ctx, client, o.Service.Namespace, o.Secret, data, dryRun, o.ForceConflicts); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -55,7 +56,11 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (Item, *
 	// Others may keep keys of their own in it.
 	same := !slices.ContainsFunc(slices.Collect(maps.Keys(data)), func(key string) bool { return !bytes.Equal(data[key], stored.Data[key]) })
 	immutable := stored.Immutable != nil && *stored.Immutable
-	ours, others := cluster.Owners(stored.ManagedFields, dataPaths(data)...)
+	var paths []fieldpath.Path
+	for key := range data {
+		paths = append(paths, fieldpath.MakePathOrDie("data", key))
+	}
+	ours, others := cluster.Owners(stored.ManagedFields, paths...)
 	switch {
 	case stored.Type != corev1.SecretTypeTLS:
 		return item, stored, fmt.Errorf("plan Secret %s/%s: expected the type %s, found %s, which nobody can change; choose another name",
@@ -76,14 +81,6 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (Item, *
 	return item, stored, nil
 }
 
-func dataPaths(data map[string][]byte) []fieldpath.Path {
-	var out []fieldpath.Path
-	for key := range data {
-		out = append(out, fieldpath.MakePathOrDie("data", key))
-	}
-	return out
-}
-
 // WithNewlines means the same: only what differs is taken from its owners by force, as for a caBundle.
 func WithNewlines(data map[string][]byte) map[string][]byte {
 	touched := map[string][]byte{}
@@ -93,9 +90,13 @@ func WithNewlines(data map[string][]byte) map[string][]byte {
 	return touched
 }
 
-// SecretConfig is a Secret of type kubernetes.io/tls with those data.
-func SecretConfig(name, namespace string, data map[string][]byte) *corev1ac.SecretApplyConfiguration {
-	return corev1ac.Secret(name, namespace).WithType(corev1.SecretTypeTLS).WithData(data)
+// Secret applies a Secret of type kubernetes.io/tls with those data.
+func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, name string, data map[string][]byte, dryRun, force bool) error {
+	config := corev1ac.Secret(name, namespace).WithType(corev1.SecretTypeTLS).WithData(data)
+	if _, err := client.Apply(ctx, config, serverSide(dryRun, force)); err != nil {
+		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, explainConflict(err))
+	}
+	return nil
 }
 
 // PairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and the CAs in ca.crt, if

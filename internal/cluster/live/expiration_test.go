@@ -18,7 +18,7 @@ import (
 
 // TestHeld: whatever ends is listed, and what could not be read is an error.
 func TestHeld(t *testing.T) {
-	refused := func(f *liveFixture) {
+	refused := func(f *fixture) {
 		for _, served := range f.served {
 			served[1] = cluster.Served{Endpoint: served[1].Endpoint, Verdict: errors.New("connection refused")}
 		}
@@ -33,23 +33,23 @@ func TestHeld(t *testing.T) {
 		return append(append(append([]string{}, all[:i]...), all[i+1:]...), more...)
 	}
 	for name, tc := range map[string]struct {
-		fault func(*liveFixture)
+		fault func(*fixture)
 		want  []string
 	}{
-		"all is well":                      {func(*liveFixture) {}, all},
+		"all is well":                      {func(*fixture) {}, all},
 		"an endpoint that does not answer": {refused, without(1, "endpoint 10.0.0.2:6443: K12")},
-		"one that is not ready either": {func(f *liveFixture) {
+		"one that is not ready either": {func(f *fixture) {
 			f.endpoints[1].Ready = false
 			refused(f)
 		}, without(1)},
-		"a refused certificate": {func(f *liveFixture) { f.served["v1.g.example.com"][1].Verdict = errors.New("expired") }, all},
-		"no caBundle": {func(f *liveFixture) { f.bundle("") },
+		"a refused certificate": {func(f *fixture) { f.served["v1.g.example.com"][1].Verdict = errors.New("expired") }, all},
+		"no caBundle": {func(f *fixture) { f.bundle("") },
 			append(append(append([]string{}, all[:4]...), "APIService v1.g.example.com: 0 CAs"), append(all[5:8:8], "APIService v1.g.example.com: K02")...)},
-		"text after a caBundle": {func(f *liveFixture) { f.bundle(string(f.servingCA.CertPEM) + "the end") }, all},
-		"no ConfigMap":          {func(f *liveFixture) { f.trust, f.trustErr = nil, errors.New("not found") }, append(append([]string{}, all[:6]...), configMap+": P04")},
+		"text after a caBundle": {func(f *fixture) { f.bundle(string(f.servingCA.CertPEM) + "the end") }, all},
+		"no ConfigMap":          {func(f *fixture) { f.trust, f.trustErr = nil, errors.New("not found") }, append(append([]string{}, all[:6]...), configMap+": P04")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newLiveFixture(t)
+			f := newFixture(t)
 			f.stored[0].object = "Secret demo/serving"
 			for i := range f.endpoints { // as they are when they were dialled
 				f.served["v1.g.example.com"][i].Endpoint = f.endpoints[i]
@@ -78,7 +78,7 @@ func TestHeld(t *testing.T) {
 
 // TestExpirationsDials: the endpoint is dialled with the Service's name, and an expired certificate is seen all the same.
 func TestExpirationsDials(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newFixture(t)
 	asked := make(chan string, 4)
 	address := clustertest.ServeTLS(t, f.leaf, nil, func(name string) { asked <- name })
 	c := clustertest.New(f.apiServices[:1], f.trust)

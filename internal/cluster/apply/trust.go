@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/frontproxy"
+)
+
+// caBundleChange is what has to be done to one APIService.
+type caBundleChange struct {
+	Item
+	before apiregistrationv1.APIService
+	bundle certs.Bundle // what it shall hold
+}
+
+// ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired CAs, and takes others
+// out; what else is there stays. All writes are tried as a dry run before the first one, and each is refused when the APIService changed
+// meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field.
+func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
+	changes, err := c.planCABundles(ctx, Options{Service: s, KeepTrust: true}, func(a apiregistrationv1.APIService) certs.Bundle {
+		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...)
+	})
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
+	}
+	plan := &Report{}
+	for _, change := range changes {
+		plan.Items = append(plan.Items, change.Item)
+	}
+	return c.Apply(ctx, plan)
+}
+
+// planCABundles decides for every APIService of the Service what its caBundle shall be, and refuses for all together.
+func (c Client) planCABundles(ctx context.Context, o Options, want func(apiregistrationv1.APIService) certs.Bundle) ([]caBundleChange, error) {
+	all, err := c.APIServices(ctx, o.Service)
+	if err != nil {
+		return nil, err
+	}
+	var changes []caBundleChange
+	var refusals []error
+	for _, a := range all {
+		bundle := want(a)
+		if err := usable(bundle); err != nil {
+			return nil, err
+		}
+		change, err := c.planCABundle(a, bundle, o)
+		changes, refusals = append(changes, change), append(refusals, err)
+	}
+	return changes, errors.Join(refusals...)
+}
+
+func usable(bundle certs.Bundle) error {
+	if len(bundle) == 0 {
+		return errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust the CAs of kube-apiserver's system")
+	}
+	for _, cert := range bundle {
+		if !cert.IsCA {
+			return fmt.Errorf("plan caBundle: expected CAs only, found %s", cert.Subject)
+		}
+	}
+	return nil
+}
+
+func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o Options) (caBundleChange, error) {
+	change := caBundleChange{Item: Item{Kind: "APIService", Name: a.Name, Action: ApplyChange}, before: a, bundle: bundle}
+	for _, ca := range bundle {
+		change.SHA256 = append(change.SHA256, certs.Fingerprint(ca))
+	}
+	if owned := cluster.InjectedBy(a); owned != nil {
+		return change, owned
+	}
+	if a.Spec.InsecureSkipTLSVerify && !o.ClearInsecure {
+		return change, fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand beside; "+
+			"take it out of what applies the APIService, or have it set to false in the same write: certgen apply --clear-insecure", a.Name)
+	}
+	ours, others := cluster.Owners(a.ManagedFields, cluster.CABundlePath)
+	same := sameSet(a.Spec.CABundle, bundle)
+	caBundle := [][]byte{bundle.PEM()}
+	switch {
+	case a.Spec.InsecureSkipTLSVerify:
+		change.Reason = "insecureSkipTLSVerify is taken back"
+	case len(a.Spec.CABundle) == 0:
+		change.Reason = "it has no caBundle"
+	case !same:
+		change.Reason = "its caBundle is another"
+	case len(others) > 0 && o.ForceConflicts:
+		change.Reason = "its caBundle is owned by " + strings.Join(others, ", ")
+		if bytes.Equal(a.Spec.CABundle, caBundle[0]) {
+			// To apply the bytes that are there is no conflict, whatever is forced, and leaves two owners. A newline means nothing.
+			caBundle = [][]byte{append([]byte("\n"), caBundle[0]...), caBundle[0]}
+		}
+	case !ours:
+		change.Reason = cluster.FieldManager + " does not own its caBundle yet"
+		caBundle[0] = a.Spec.CABundle // no conflict with other managers
+	default:
+		change.Action, change.Reason = ApplyUnchanged, "it trusts these CAs, and certgen owns its caBundle"
+		if len(others) > 0 {
+			change.Reason += " together with " + strings.Join(others, ", ") + ", so that a change of it needs --force-conflicts"
+		}
+		return change, nil
+	}
+	if owned := cluster.OwnedByOthers(a); owned != nil && !same && !o.ForceConflicts {
+		return change, owned
+	}
+	change.write = func(ctx context.Context, dryRun bool) error { return c.applyCABundle(ctx, a, caBundle, o, dryRun) }
+	return change, nil
+}
+
+// applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server from making an APIService that is gone anew; its resourceVersion, where trust is
+// kept, from undoing what somebody else did to it meanwhile.
+func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options, dryRun bool) error {
+	for _, data := range writes {
+		config := apiregistrationv1ac.APIService(a.Name).WithUID(a.UID).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(data...))
+		if a.Spec.InsecureSkipTLSVerify {
+			config.Spec.WithInsecureSkipTLSVerify(false)
+		}
+		if o.KeepTrust {
+			config.WithResourceVersion(a.ResourceVersion)
+		}
+		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(ctx, config, serverSide(dryRun, o.ForceConflicts)); err != nil {
+			return fmt.Errorf("apply caBundle of APIService %s: %w", a.Name, explainConflict(err))
+		}
+	}
+	return nil
+}
+
+// serverSide are the options of a server-side apply by certgen.
+func serverSide(dryRun, force bool) metav1.ApplyOptions {
+	options := metav1.ApplyOptions{FieldManager: cluster.FieldManager, Force: force}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return options
+}
+
+// explainConflict says of a conflict that it was one with another manager, and what to do.
+func explainConflict(err error) error {
+	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		return fmt.Errorf("%w; take the field over once: certgen apply --force-conflicts", err)
+	}
+	return err
+}
+
+// sameSet compares as sets: the order of CAs, and text around them, mean nothing. A caBundle that cannot be read strictly is
+// never the same.
+func sameSet(caBundle []byte, bundle certs.Bundle) bool {
+	have, err := certs.ParseBundle(caBundle)
+	return err == nil && len(have.Without(bundle...)) == 0 && len(bundle.Without(have...)) == 0
+}
+
+// NeedsNoChange is true when all of add are in the bundle, and none of remove.
+func NeedsNoChange(bundle, add, remove certs.Bundle) bool {
+	return len(add.Without(bundle...)) == 0 && !slices.ContainsFunc(remove, bundle.Contains)
+}
+
+// VerifyServing does what kube-aggregator does with the certificates that a server sends.
+func VerifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) error {
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: trust.Pool(), Intermediates: chain[1:].Pool(), DNSName: s.ServerName(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+// verdictOnly is what is left to do where an injector keeps the caBundle: say whether it vouches for our certificate.
+func verdictOnly(changes []caBundleChange, src *Source, now time.Time) error {
+	var errs []error
+	for _, change := range changes {
+		a := change.before
+		injected := cluster.InjectedBy(a)
+		if injected == nil {
+			continue
+		}
+		if VerifyServing(src.Chain, certs.LenientBundle(a.Spec.CABundle), src.service, now) != nil {
+			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that %s keeps does not vouch for %s",
+				a.Name, injected.Injector, src.file(certs.CertFile)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refuseBreaking refuses what can interrupt a running API: to distrust a CA whose certificates may be served, and to
+// serve a certificate that is not trusted yet. A rotation does both in steps.
+func (c Client) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, src *Source) error {
+	var errs []error
+	for _, change := range changes {
+		a := change.before
+		trusted := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
+		if change.Action == ApplyUnchanged || len(trusted) == 0 || a.Spec.InsecureSkipTLSVerify {
+			continue // nothing that works now can break
+		}
+		for _, ca := range trusted {
+			if !change.bundle.Contains(ca) {
+				errs = append(errs, fmt.Errorf("APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be refused; "+
+					"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject, certs.Fingerprint(ca), src.file(certs.BundleFile)))
+			}
+		}
+		if stored == nil {
+			continue
+		}
+		if leaves := certs.LenientBundle(stored.Data[corev1.TLSCertKey]); len(leaves) > 0 && !leaves[0].Equal(src.Chain[0]) && VerifyServing(src.Chain, trusted, src.service, c.Time()) != nil {
+			errs = append(errs, fmt.Errorf("APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret changes; "+
+				"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, and apply again, or allow it with --replace-trust",
+				a.Name, src.file(certs.CertFile)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed in place:
+// API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict, since a CA
+// that somebody added must not be lost. Where it is right already nothing is written.
+func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle) error {
+	cm, err := c.TrustConfigMap(ctx)
+	if err != nil {
+		return err
+	}
+	bundle, err := certs.ParseBundle([]byte(cm.Data[frontproxy.CAKey]))
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", cluster.TrustObject, frontproxy.CAKey, err)
+	}
+	if NeedsNoChange(bundle, add, remove) {
+		return nil
+	}
+	next := append(bundle, add.Without(bundle...)...).Without(remove...)
+	if len(next) == 0 {
+		return fmt.Errorf("%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
+			cluster.TrustObject, remove[0].Subject, frontproxy.CAKey)
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": cm.ResourceVersion},
+		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": string(next.PEM())},
+	})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	configMaps, options := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace), metav1.PatchOptions{FieldManager: cluster.FieldManager}
+	if _, err := configMaps.Patch(ctx, frontproxy.ConfigMapName, types.JSONPatchType, patch, options); err != nil {
+		return fmt.Errorf("patch %s: %w", cluster.TrustObject, err)
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// pairs are those that a rotation replaces and those that take their place. They are stored, so that a run that was cut short finds them again.
+type pairs struct {
+	oldCA, nextCA *x509.Certificate // nextCA is nil where the CA stays
+	next          *certs.KeyPair    // the new leaf, which all of leafDirs get
+	old           []*certs.KeyPair  // the leaf that each of leafDirs had
+	bundles       []certs.Bundle    // and the ca.crt beside it
+}
+
+// staged and kept name the sets of the new pairs and of the copies of the old ones.
+func staged(name string) string { return stagedSets + "/" + name }
+func kept(name string) string   { return keptSets + "/" + name }
+
+// leafName is the name under which the i-th leaf is staged and kept.
+func (p *procedure) leafName(i int) string {
+	name := filepath.Base(p.leafDirs[0])
+	if i > 0 {
+		name = fmt.Sprintf("%s-%d", name, i+1)
+	}
+	return name
+}
+
+// stage makes the new pairs and copies the old ones. It is done again only while nothing uses what it made before.
+func (p *procedure) stage(context.Context) error {
+	p.pairs = nil
+	if err := p.copyPair(p.caDir, kept(p.caDir)); err != nil {
+		return err
+	}
+	for i, dir := range p.leafDirs {
+		if err := p.copyPair(dir, kept(p.leafName(i))); err != nil {
+			return err
+		}
+	}
+	old, err := certs.ReadCertificate(p.opts.store, kept(p.leafName(0)))
+	if err != nil {
+		return err
+	}
+	ca, err := p.stageCA(old)
+	if err != nil {
+		return err
+	}
+	leaf, err := p.issue(ca, old)
+	if err != nil {
+		return err
+	}
+	return p.write(leaf, staged(p.leafName(0)), certs.Bundle{ca.Certificate})
+}
+
+// stageCA returns the CA of the new leaf.
+func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
+	if p.makeCA == nil {
+		return p.readCA(kept(p.caDir))
+	}
+	options := p.makeCA(leaf)
+	options.KeyType, options.Now = p.opts.KeyType, p.opts.Now
+	ca, err := certs.NewCA(options)
+	if err != nil {
+		return nil, err
+	}
+	return ca, p.write(&ca.KeyPair, staged(p.caDir), nil)
+}
+
+// readCA reads a CA that can sign.
+func (p *procedure) readCA(set string) (*certs.CA, error) {
+	if p.opts.Signer != nil && p.caDir == certs.ServingCADir {
+		cert, err := certs.ReadCertificate(p.opts.store, set)
+		if err != nil {
+			return nil, err
+		}
+		return certs.RemoteCA(cert, p.opts.Signer, p.opts.Now)
+	}
+	files, err := p.opts.store.Read(set)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := files[certs.KeyFile]; !ok {
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(set, certs.KeyFile),
+			Reason: "expected the CA's key, found none; have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"}
+	}
+	ca, err := certs.ParseCA(files[certs.CertFile].Data, files[certs.KeyFile].Data, p.opts.Now)
+	if err != nil {
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(set), Reason: err.Error()}
+	}
+	return ca, nil
+}
+
+// load reads what stage stored.
+func (p *procedure) load() error {
+	read, store := &pairs{}, p.opts.store
+	var err error
+	if read.oldCA, err = certs.ReadCertificate(store, kept(p.caDir)); err != nil {
+		return err
+	}
+	if p.makeCA != nil {
+		if read.nextCA, err = certs.ReadCertificate(store, staged(p.caDir)); err != nil {
+			return err
+		}
+	}
+	if read.next, err = certs.ReadPair(store, staged(p.leafName(0))); err != nil {
+		return err
+	}
+	for i := range p.leafDirs {
+		pair, err := certs.ReadPair(store, kept(p.leafName(i)))
+		if err != nil {
+			return err
+		}
+		files, err := store.Read(kept(p.leafName(i)))
+		if err != nil {
+			return err
+		}
+		var bundle certs.Bundle
+		if file, ok := files[certs.BundleFile]; ok {
+			if bundle, err = certs.ParseBundle(file.Data); err != nil {
+				return err
+			}
+		}
+		read.old, read.bundles = append(read.old, pair), append(read.bundles, bundle)
+	}
+	p.pairs = read
+	return nil
+}
+
+// loaded calls do when the pairs are read, which is done once. What is missing there no waiting mends.
+func (p *procedure) loaded(do func(context.Context) error) func(context.Context) error {
+	if do == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		if p.pairs == nil {
+			if err := p.load(); err != nil {
+				return &stopError{err}
+			}
+		}
+		return do(ctx)
+	}
+}
+
+// unstage removes what stage made. Nothing uses it any more.
+func (p *procedure) unstage(context.Context) error {
+	p.pairs = nil
+	for _, sets := range []string{stagedSets, keptSets} {
+		if err := p.opts.store.Remove(sets); err != nil {
+			return err
+		}
+		p.opts.wrote()
+	}
+	return nil
+}
+
+// finish moves the old CA, with its key if it is here, beside the new one, as certgen init does, and removes the rest.
+func (p *procedure) finish(ctx context.Context) error {
+	if p.makeCA != nil {
+		if err := p.opts.store.Move(kept(p.caDir), certs.AsideDir(p.caDir, p.state.StartedAt)); err != nil {
+			return err
+		}
+		p.opts.wrote()
+	}
+	return p.unstage(ctx)
+}
+
+// bundleOf is what ca.crt of the i-th leaf's set holds at some step. What the caBundles hold is that of the first.
+type bundleOf func(i int) certs.Bundle
+
+// keptBundle is what ca.crt beside the i-th old leaf held, with the old CA.
+func (p *procedure) keptBundle(i int) certs.Bundle { return p.bundles[i].Merge(p.opts.Now(), p.oldCA) }
+
+// bothTrusted is keptBundle with the new CA.
+func (p *procedure) bothTrusted(i int) certs.Bundle {
+	return p.keptBundle(i).Merge(p.opts.Now(), p.nextCA)
+}
+
+// onlyNewTrusted is bothTrusted without the old CA: others may have theirs there too.
+func (p *procedure) onlyNewTrusted(i int) certs.Bundle { return p.bothTrusted(i).Without(p.oldCA) }
+
+// writeNew puts the new leaf, and its CA when that is new, in use.
+func (p *procedure) writeNew(bundle bundleOf) error {
+	return p.writeLeaves(staged(p.caDir), bundle, func(int) *certs.KeyPair { return p.next })
+}
+
+// writeOld puts the old leaf, and its CA, back in use.
+func (p *procedure) writeOld(bundle bundleOf) error {
+	return p.writeLeaves(kept(p.caDir), bundle, func(i int) *certs.KeyPair { return p.old[i] })
+}
+
+// rewriteOld writes the leaf that is in use again, for the sake of ca.crt beside it.
+func (p *procedure) rewriteOld(bundle bundleOf) error {
+	return p.writeLeaves("", bundle, func(i int) *certs.KeyPair { return p.old[i] })
+}
+
+// writeLeaves writes certificate, key and bundle of each set in one step, and before them the CA, if one is given and it is another one: a
+// certgen init that comes between would sign with it.
+func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *certs.KeyPair) error {
+	if err := p.ours(); err != nil {
+		return err
+	}
+	if p.makeCA != nil && ca != "" {
+		if err := p.copyPair(ca, p.caDir); err != nil {
+			return err
+		}
+	}
+	for i, dir := range p.leafDirs {
+		pair := leaf(i)
+		if err := p.write(pair, dir, issuerFirst(bundle(i), pair.Certificate)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreOld puts every file of the leaves back as it was, to the byte.
+func (p *procedure) restoreOld() error {
+	if err := p.ours(); err != nil {
+		return err
+	}
+	for i, dir := range p.leafDirs {
+		if err := p.copyPair(kept(p.leafName(i)), dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA since, and what trusted the
+// old one may not any more. What cannot be read is written again.
+func (p *procedure) ours() error {
+	var errs []error
+	for _, dir := range p.leafDirs {
+		live, err := certs.ReadCertificate(p.opts.store, dir)
+		if err == nil && !signedBy(live, p.oldCA) && !signedBy(live, p.nextCA) {
+			errs = append(errs, fmt.Errorf("%s holds a certificate (sha256:%.16s) of another CA than this rotation knows: another certgen, or somebody else, replaced it; "+
+				"to keep it and give this rotation up, remove %s", p.opts.store.Path(dir), certs.Fingerprint(live), p.opts.store.Path(StateSet)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the one whose
+// key it has, and signs and checks front-proxy-client.crt with it.
+func issuerFirst(bundle certs.Bundle, leaf *x509.Certificate) certs.Bundle {
+	order := func(ca *x509.Certificate) int {
+		if signedBy(leaf, ca) {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedStableFunc(slices.Values(bundle), func(a, b *x509.Certificate) int { return cmp.Compare(order(a), order(b)) })
+}
+
+// signedBy is false without a CA.
+func signedBy(leaf, ca *x509.Certificate) bool {
+	return ca != nil && bytes.Equal(leaf.RawIssuer, ca.RawSubject) && leaf.CheckSignatureFrom(ca) == nil
+}
+
+// write replaces a set's pair and bundle in one step, and copyPair by those of another.
+func (p *procedure) write(pair *certs.KeyPair, set string, bundle certs.Bundle) error {
+	defer p.opts.wrote()
+	return p.opts.store.Write(set, pair.Files(bundle))
+}
+
+func (p *procedure) copyPair(from, to string) error {
+	if _, err := certs.ReadCertificate(p.opts.store, from); err != nil {
+		return err
+	}
+	files, err := p.opts.store.Read(from)
+	if err != nil {
+		return err
+	}
+	defer p.opts.wrote()
+	return p.opts.store.Write(to, files)
+}
