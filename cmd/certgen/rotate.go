@@ -58,6 +58,8 @@ type rotateFlags struct {
 	target        cluster.Options
 	format        output.Format
 	status, abort bool
+	signer        signerFiles
+	newCA         string
 }
 
 func newRotateCommand(env environment) *cobra.Command {
@@ -87,6 +89,9 @@ func newRotateCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := f.readSigner(); err != nil {
+				return err
+			}
 			f.opts.Rotation, f.opts.Progress = args[0], progress(env, f.format)
 			state, err := f.rotate(cmd.Context(), env, inSecrets)
 			return errors.Join(err, printState(env, f.format, state))
@@ -94,11 +99,25 @@ func newRotateCommand(env environment) *cobra.Command {
 	}
 	rotationFlags(cmd.Flags(), &f.opts, &f.target)
 	secretFlags(cmd.Flags(), &f.opts)
+	signerFlags(cmd.Flags(), &f.signer)
+	cmd.Flags().StringVar(&f.newCA, "new-ca", "", "file with the certificate of a new serving CA whose key the signer has (serving-ca); without it certgen makes a CA")
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
 	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation came")
 	cmd.Flags().BoolVar(&f.abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
 	output.AddFlag(cmd, &f.format)
 	return cmd
+}
+
+func (f *rotateFlags) readSigner() (err error) {
+	if f.opts.Signer, err = f.signer.read(); err != nil || f.newCA == "" {
+		return err
+	}
+	bundle, err := certs.ReadBundle(f.newCA)
+	if err != nil || len(bundle) != 1 {
+		return &certs.InvalidError{Field: "new-ca", Value: f.newCA, Reason: fmt.Sprintf("expected a file with one certificate, found %d: %v", len(bundle), err)}
+	}
+	f.opts.NewCA = bundle[0]
+	return nil
 }
 
 // rotate returns the record of the rotation, as far as there is one.

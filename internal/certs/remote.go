@@ -78,6 +78,6 @@ func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x5
 
 // RemoteCA is a CA whose key the signer has.
 func RemoteCA(cert *x509.Certificate, signer *RemoteSigner, now func() time.Time) (*CA, error) {
-	ca := &CA{KeyPair: KeyPair{Certificate: cert}, remote: signer, now: clock(now)}
+	ca := &CA{KeyPair: KeyPair{Certificate: cert, CertPEM: Bundle{cert}.PEM()}, remote: signer, now: clock(now)}
 	return ca, ca.mayIssue(x509.ExtKeyUsageServerAuth, ca.now())
 }

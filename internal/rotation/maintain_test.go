@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"strconv"
@@ -250,12 +251,46 @@ func TestKeyElsewhere(t *testing.T) {
 	if _, err := f.secrets.Core.CoreV1().Secrets(ca.Namespace).Update(t.Context(), ca, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Run(t.Context(), f.options(ServingCA))
-	if refused, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(refused.Reason, "replaced where its key is") {
-		t.Errorf("got %v, want a refusal", err)
+	client, err := certs.NewCA(certs.CAOptions{Name: "client", Usage: x509.ExtKeyUsageServerAuth, Now: f.options(ServingCA).Now})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !f.cert(certs.ServingCADir).Equal(b.servingCA) || f.state() != nil {
-		t.Error("something was changed")
+	signer := &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{client.Certificate}, Client: tls.Certificate{Certificate: [][]byte{client.Certificate.Raw}}}
+	for _, tc := range []struct {
+		name     string
+		rotation string
+		signer   *certs.RemoteSigner
+		ca       *x509.Certificate
+		want     string
+	}{
+		{"without a signer", ServingCA, nil, nil, "give the new CA's certificate and its signer"},
+		{"without a new CA", ServingCA, signer, nil, "together with the --signer"},
+		{"without its signer", ServingCA, nil, client.Certificate, "together with the --signer"},
+		{"a new CA for a leaf", Serving, signer, client.Certificate, "with serving-ca only"},
+		{"the same", ServingCA, signer, b.servingCA, "expected another CA"},
+	} {
+		opts := f.options(tc.rotation)
+		opts.Signer, opts.NewCA = tc.signer, tc.ca
+		if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want it refused with %q", tc.name, err, tc.want)
+		}
+		if !f.cert(certs.ServingCADir).Equal(b.servingCA) || f.state() != nil {
+			t.Fatalf("%s: something was changed", tc.name)
+		}
+	}
+	// Begun while the signer is away, and gone on with without it: no key is made here.
+	opts := f.options(ServingCA)
+	opts.Signer, opts.NewCA = signer, client.Certificate
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("with a signer that is away: got %v, want it stopped", err)
+	}
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "give the new CA's certificate and its signer") {
+		t.Errorf("then without it: got %v, want it stopped", err)
+	}
+	for key := range secretIn(t, f, "ca").Data {
+		if strings.HasSuffix(key, "ca.tls.key") || key == certs.KeyFile {
+			t.Errorf("the Secret of the CA holds %s", key)
+		}
 	}
 }
 

@@ -67,13 +67,37 @@ func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if p.makeCA == nil {
 		return p.readCA(kept(p.caDir))
 	}
-	options := p.makeCA(leaf)
-	options.KeyType, options.Now = p.opts.KeyType, p.opts.Now
-	ca, err := certs.NewCA(options)
+	ca, err := p.newCA(leaf)
 	if err != nil {
 		return nil, err
 	}
 	return ca, p.write(&ca.KeyPair, staged(p.caDir), nil)
+}
+
+// newCA makes a CA, or takes the one whose key is with the signer. A CA whose key is elsewhere is followed only by another such CA: no key comes
+// into a cluster where none was.
+func (p *procedure) newCA(leaf *x509.Certificate) (*certs.CA, error) {
+	if err := p.checkNewCA(); err != nil {
+		return nil, err
+	}
+	if p.opts.NewCA != nil {
+		return certs.RemoteCA(p.opts.NewCA, p.opts.Signer, p.opts.Now)
+	}
+	options := p.makeCA(leaf)
+	options.KeyType, options.Now = p.opts.KeyType, p.opts.Now
+	return certs.NewCA(options)
+}
+
+func (p *procedure) checkNewCA() error {
+	path := p.opts.store.Path(p.caDir)
+	if s, ok := p.opts.store.(*secrets); ok && !s.hasCAKey() && p.opts.NewCA == nil {
+		return &certs.RefusedError{Path: path, Reason: "expected the CA's key, found none; where a signer has it, give the new CA's certificate and its signer: --new-ca, --signer"}
+	}
+	old, err := certs.ReadCertificate(p.opts.store, p.caDir)
+	if err == nil && p.opts.NewCA != nil && p.opts.NewCA.Equal(old) {
+		err = &certs.RefusedError{Path: path, Reason: "expected another CA than that of --new-ca"}
+	}
+	return err
 }
 
 // readCA reads a CA that can sign.

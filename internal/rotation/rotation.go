@@ -5,6 +5,7 @@ package rotation
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -93,7 +94,8 @@ type Options struct {
 	Poll     time.Duration       // between two looks; 0 means 2 s
 	Lifetime time.Duration       // of the new leaf; 0 means certs.LeafLifetime
 	KeyType  certs.KeyType       // of new keys; empty means that of certgen init
-	Signer   *certs.RemoteSigner // has the key of the serving CA; nil means that the key is beside its certificate
+	Signer   *certs.RemoteSigner // has the key of the CA that signs the new leaf; nil means that the key is beside its certificate
+	NewCA    *x509.Certificate   // of ServingCA, when Signer has its key; nil means that one is made
 	Progress func(Event)         // called in order, and waited for; nil means nobody is told
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
@@ -240,9 +242,9 @@ func (o *Options) complete() error {
 	}
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
-		if o.Rotation == ServingCA {
-			errs = append(errs, &certs.InvalidError{Field: "signer", Value: o.Signer.URL, Reason: "expected none to rotate serving-ca: it begins where the CA's key is"})
-		}
+	}
+	if remote := o.Rotation == ServingCA && o.Signer != nil; remote != (o.NewCA != nil) {
+		errs = append(errs, &certs.InvalidError{Field: "new-ca", Reason: "expected the certificate of the new CA together with the --signer that has its key, and with serving-ca only"})
 	}
 	for field, d := range map[string]time.Duration{"timeout": o.Timeout, "settle": o.Settle} {
 		if d < 0 {

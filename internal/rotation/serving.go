@@ -85,10 +85,12 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	if err := p.checkOwners(ctx); err != nil {
 		return err
 	}
-	if s, ok := p.opts.store.(*secrets); ok {
-		if p.makeCA != nil && !s.hasCAKey() {
-			return &certs.RefusedError{Path: s.Path(certs.ServingCADir), Reason: "expected the CA's key, found none; a CA whose key is elsewhere is replaced where its key is"}
+	if p.makeCA != nil {
+		if err := p.checkNewCA(); err != nil {
+			return err
 		}
+	}
+	if s, ok := p.opts.store.(*secrets); ok {
 		if err := s.writable(ctx); err != nil {
 			return err
 		}

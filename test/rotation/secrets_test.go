@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/test/signer"
 )
 
 var secrets = rotation.Options{Service: service, Secret: "test-serving", CASecret: "test-serving-ca"}
@@ -60,6 +62,24 @@ func TestSecrets(t *testing.T) {
 	if outcome, stderr := certgen(t, shared, "", false, args...); outcome != "" {
 		t.Errorf("with nothing due: %s\n%s", outcome, stderr)
 	}
+	// To a CA whose key comes into no Secret. It is killed while a CA is staged, and goes on.
+	l.Enter("to a signer")
+	server := signer.Start(t, signer.Host{Start: shared.StartCommand, Dial: c.Dial}, service)
+	toSigner := append([]string{"rotate", rotation.ServingCA, "--secret", secrets.Secret, "--ca-secret", secrets.CASecret, "--new-ca", server.CAFile}, server.Flags...)
+	if outcome, stderr := certgen(t, shared, "stage", true, toSigner...); outcome != "killed" {
+		t.Errorf("certgen was not killed: %s\n%s", outcome, stderr)
+	}
+	if outcome, stderr := certgen(t, shared, "", false, toSigner...); outcome != "done" {
+		l.End()
+		t.Fatalf("%s\n%s", outcome, stderr)
+	}
+	if outcome, stderr := certgen(t, shared, "", false, append(args, server.Flags...)...); outcome != "" {
+		t.Errorf("with nothing due at the signer: %s\n%s", outcome, stderr)
+	}
+	// And not back to one whose key is here.
+	if outcome, stderr := certgen(t, shared, "", false, toSigner[:6]...); outcome != "exit status 1" || !strings.Contains(stderr, "give the new CA's certificate and its signer") {
+		t.Errorf("without the new CA: %s, %s; want it refused", outcome, stderr)
+	}
 	l.Await(max(perStep, inAll-l.Total()))
 	l.End()
 
@@ -68,15 +88,14 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range ca.Data {
-		if strings.HasSuffix(key, ".tls.key") {
-			t.Errorf("the Secret of the CA still holds %s", key)
+		if strings.HasSuffix(key, certs.KeyFile) {
+			t.Errorf("the Secret of the CA holds %s", key)
 		}
 	}
-	parsed, err := certs.ParseCA(ca.Data[certs.CertFile], ca.Data[certs.KeyFile], nil)
-	if err != nil || time.Until(parsed.Certificate.NotAfter) < certs.CALifetime-time.Hour {
-		t.Fatalf("CA in the Secret: %v, %v; want a new one", parsed, err)
+	if !bytes.Equal(ca.Data[certs.CertFile], server.CA.CertPEM) {
+		t.Errorf("CA in the Secret: got %s, want that of the signer", ca.Data[certs.CertFile])
 	}
-	checkTrust(t, c, parsed.Certificate, 1)
+	checkTrust(t, c, server.CA.Certificate, 1)
 	served, err := c.Served(t.Context(), service, certs.Bundle{old})
 	for _, s := range served {
 		if err != nil || s.Verdict == nil {
