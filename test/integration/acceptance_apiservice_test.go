@@ -30,6 +30,9 @@ import (
 // TestAggregator shows what Kubernetes' own conformance and integration tests ask of an aggregated server and its
 // APIService. The environment is its own: registrations break and vanish here.
 func TestAggregator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{})
 	t.Run("reasons", func(t *testing.T) { testReasons(t, e) })

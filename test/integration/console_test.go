@@ -90,6 +90,9 @@ func drain(s *bufio.Scanner) {
 
 // TestEngineConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
 func TestEngineConsoleStaysOpen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
 	newEngine(t, namespace, "w")

@@ -22,6 +22,9 @@ import (
 
 // TestEngineEtcd: what the server answers from its watch cache is as good as what etcd would answer.
 func TestEngineEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	t.Run("one watch", func(t *testing.T) { testOneWatch(t, e) })

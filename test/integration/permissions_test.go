@@ -27,6 +27,9 @@ import (
 // TestMissingPermission: a server without a right that its admission needs is not ready, refuses writes and names the right,
 // whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a restart.
 func TestMissingPermission(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
 	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)

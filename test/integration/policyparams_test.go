@@ -36,6 +36,9 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 // TestEnginePolicyParams: a policy can take parameters from objects that our server may read, and follows their changes. While it
 // may not read them, the failure policy decides about the requests that the policy is about, and nothing else is affected.
 func TestEnginePolicyParams(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	namespace := shared.NewNamespace(t)
 	waitForPolicies(t, shared, namespace) // those of other tests are gone then, and with them what reads their parameters
 	setParam(t, namespace, "limit", "2")

@@ -23,6 +23,9 @@ import (
 // TestEngineReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it is
 // told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
 func TestEngineReflectors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	e := envtest.New(t, envtest.Options{})
 	namespace := e.NewNamespace(t)
 	client := engineCase.client(t, e.Admin(t), namespace)

@@ -14,6 +14,9 @@ import (
 
 // TestRestarts: objects outlive the server, however it ends, and the API comes back by itself, with either storage.
 func TestRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for name, options := range map[string]envtest.Options{
 		"embedded etcd": {},
 		"external etcd": {ExternalEtcd: true},

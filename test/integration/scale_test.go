@@ -44,6 +44,9 @@ func TestEngineScaleInvalid(t *testing.T) {
 // TestEngineAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it down to its
 // maximum, for which it needs no metrics.
 func TestEngineAutoscaler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
 	client := engineCase.client(t, shared.Admin(t), namespace)
