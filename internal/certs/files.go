@@ -98,8 +98,12 @@ func replaceFiles(dir string, files Files) error {
 			return err
 		}
 	}
-	if _, ok := files[BundleFile]; !ok {
-		return removeIfThere(filepath.Join(dir, BundleFile))
+	for _, name := range []string{KeyFile, BundleFile} {
+		if _, ok := files[name]; !ok {
+			if err := removeIfThere(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

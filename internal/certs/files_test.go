@@ -95,6 +95,13 @@ func TestReplaceFiles(t *testing.T) {
 	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+	// The key of a certificate that is gone goes too.
+	if err := replaceFiles(dir, Files{CertFile: {Data: ca.CertPEM, Mode: certMode}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"tls.crt": "-rw-r--r--"}, tree(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
 	if err := replaceFiles(filepath.Join(dir, "nowhere"), first.Files(nil)); err == nil {
 		t.Error("a directory that is not there: got no error")
 	}
