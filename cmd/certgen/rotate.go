@@ -113,8 +113,11 @@ func (f *rotateFlags) readSigner() (err error) {
 		return err
 	}
 	bundle, err := certs.ReadBundle(f.newCA)
-	if err != nil || len(bundle) != 1 {
-		return &certs.InvalidError{Field: "new-ca", Value: f.newCA, Reason: fmt.Sprintf("expected a file with one certificate, found %d: %v", len(bundle), err)}
+	if err == nil && len(bundle) != 1 {
+		err = fmt.Errorf("found %d", len(bundle))
+	}
+	if err != nil {
+		return &certs.InvalidError{Field: "new-ca", Value: f.newCA, Reason: fmt.Sprintf("expected a file with one certificate: %v", err)}
 	}
 	f.opts.NewCA = bundle[0]
 	return nil

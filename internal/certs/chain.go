@@ -4,6 +4,7 @@ package certs
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -297,6 +298,14 @@ func unfitFor(ca *x509.Certificate, s spec, now time.Time) string {
 		return fmt.Sprintf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "), constraintsOf(ca))
 	}
 	return ""
+}
+
+// MaySign returns why a CA may not sign a serving certificate with the names of leaf.
+func MaySign(ca, leaf *x509.Certificate, now time.Time) error {
+	if reason := unfitFor(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: addresses(leaf.IPAddresses)}, now); reason != "" {
+		return errors.New(reason)
+	}
+	return checkStrength(ca.PublicKey)
 }
 
 // issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.

@@ -87,7 +87,18 @@ func WriteFiles(dir string, files Files) error {
 	if err := syncDir(dir); err != nil {
 		return err
 	}
+	if err := removeKey(dir, files); err != nil {
+		return err
+	}
 	return removeOld(dir, version)
+}
+
+// removeKey removes the key of a certificate that came without one: it is that of another certificate.
+func removeKey(dir string, files Files) error {
+	if _, ok := files[KeyFile]; ok || files[CertFile].Data == nil {
+		return nil
+	}
+	return removeIfThere(filepath.Join(dir, KeyFile))
 }
 
 // replaceFiles replaces files one by one. Who reads between two of them finds a pair that does not match.
@@ -98,12 +109,11 @@ func replaceFiles(dir string, files Files) error {
 			return err
 		}
 	}
-	for _, name := range []string{KeyFile, BundleFile} {
-		if _, ok := files[name]; !ok {
-			if err := removeIfThere(filepath.Join(dir, name)); err != nil {
-				return err
-			}
-		}
+	if err := removeKey(dir, files); err != nil {
+		return err
+	}
+	if _, ok := files[BundleFile]; !ok {
+		return removeIfThere(filepath.Join(dir, BundleFile))
 	}
 	return nil
 }

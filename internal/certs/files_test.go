@@ -4,6 +4,7 @@ package certs
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -104,6 +105,22 @@ func TestReplaceFiles(t *testing.T) {
 	}
 	if err := replaceFiles(filepath.Join(dir, "nowhere"), first.Files(nil)); err == nil {
 		t.Error("a directory that is not there: got no error")
+	}
+}
+
+// TestKeyGoesWithItsCertificate: also a key that somebody put there as a plain file.
+func TestKeyGoesWithItsCertificate(t *testing.T) {
+	ca, dir := newServingCA(t), t.TempDir()
+	for name, data := range map[string][]byte{CertFile: ca.CertPEM, KeyFile: ca.KeyPEM} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := WriteFiles(dir, Files{CertFile: {Data: newServingCA(t).CertPEM, Mode: certMode}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, KeyFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key of the certificate before: got %v, want it gone", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -200,7 +201,7 @@ func specOf(r *x509.CertificateRequest) (spec, error) {
 	if err != nil {
 		return spec{}, err
 	}
-	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: addresses(r)}
+	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: addresses(r.IPAddresses)}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if slices.Equal(usageIDs(asked), []string{usage.OID().String()}) {
 			s.usage = usage
@@ -219,9 +220,9 @@ func usageIDs(cert *x509.Certificate) []string {
 	return out
 }
 
-func addresses(r *x509.CertificateRequest) []netip.Addr {
+func addresses(ips []net.IP) []netip.Addr {
 	var out []netip.Addr
-	for _, ip := range r.IPAddresses {
+	for _, ip := range ips {
 		addr, _ := netip.AddrFromSlice(ip) // 4 or 16 bytes, or it would not have been parsed
 		out = append(out, addr.Unmap())
 	}
@@ -244,7 +245,7 @@ func asksMoreThan(r *x509.CertificateRequest, s spec) ([]string, error) {
 	}
 	excess("group (O)", r.Subject.Organization, s.groups)
 	excess("DNS name", r.DNSNames, s.dnsNames)
-	excess("IP address", toStrings(addresses(r)), toStrings(s.ips))
+	excess("IP address", toStrings(addresses(r.IPAddresses)), toStrings(s.ips))
 	excess("email address", r.EmailAddresses, nil)
 	excess("URI", toStrings(r.URIs), nil)
 	for _, name := range r.Subject.Names {

@@ -255,6 +255,10 @@ func TestKeyElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{"other.example.com"}, Now: f.options(ServingCA).Now})
+	if err != nil {
+		t.Fatal(err)
+	}
 	signer := &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{client.Certificate}, Client: tls.Certificate{Certificate: [][]byte{client.Certificate.Raw}}}
 	for _, tc := range []struct {
 		name     string
@@ -268,6 +272,8 @@ func TestKeyElsewhere(t *testing.T) {
 		{"without its signer", ServingCA, nil, client.Certificate, "together with the --signer"},
 		{"a new CA for a leaf", Serving, signer, client.Certificate, "with serving-ca only"},
 		{"the same", ServingCA, signer, b.servingCA, "expected another CA"},
+		{"no CA", ServingCA, signer, f.cert(certs.ServingDir), "expected a CA"},
+		{"for other names", ServingCA, signer, other.Certificate, "found name constraints"},
 	} {
 		opts := f.options(tc.rotation)
 		opts.Signer, opts.NewCA = tc.signer, tc.ca
@@ -284,13 +290,38 @@ func TestKeyElsewhere(t *testing.T) {
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("with a signer that is away: got %v, want it stopped", err)
 	}
-	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "give the new CA's certificate and its signer") {
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
 		t.Errorf("then without it: got %v, want it stopped", err)
+	}
+	opts.NewCA = other.Certificate
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+		t.Errorf("then with another: got %v, want it refused", err)
 	}
 	for key := range secretIn(t, f, "ca").Data {
 		if strings.HasSuffix(key, "ca.tls.key") || key == certs.KeyFile {
 			t.Errorf("the Secret of the CA holds %s", key)
 		}
+	}
+}
+
+// TestToSignerInterrupted: who goes on without the signer, as the CronJob does, makes no CA in its place, even where the old CA's key is at hand.
+func TestToSignerInterrupted(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b, opts := f.before(), f.options(ServingCA)
+	ca, err := certs.NewCA(certs.CAOptions{Name: "client", Usage: x509.ExtKeyUsageServerAuth, Now: opts.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.NewCA = ca.Certificate
+	opts.Signer = &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{ca.Certificate}, Client: tls.Certificate{Certificate: [][]byte{ca.Certificate.Raw}}}
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("with a signer that is away: got %v, want it stopped", err)
+	}
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		t.Errorf("then without it: got %v, want it stopped", err)
+	}
+	if state, err := Abort(t.Context(), f.options(ServingCA)); err != nil || state.Outcome != Aborted || !f.cert(certs.ServingCADir).Equal(b.servingCA) {
+		t.Errorf("abort: got %v, %v; want everything as it was", state, err)
 	}
 }
 

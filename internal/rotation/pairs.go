@@ -59,7 +59,10 @@ func (p *procedure) stage(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.write(leaf, staged(p.leafName(0)), certs.Bundle{ca.Certificate})
+	if err := p.write(leaf, staged(p.leafName(0)), certs.Bundle{ca.Certificate}); err != nil {
+		return err
+	}
+	return p.load() // what cannot be read is found while it can be taken back
 }
 
 // stageCA returns the CA of the new leaf.
@@ -74,10 +77,13 @@ func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	return ca, p.write(&ca.KeyPair, staged(p.caDir), nil)
 }
 
-// newCA makes a CA, or takes the one whose key is with the signer. A CA whose key is elsewhere is followed only by another such CA: no key comes
-// into a cluster where none was.
+// newCA makes a CA, or takes the one whose key is with the signer, with which the rotation began.
 func (p *procedure) newCA(leaf *x509.Certificate) (*certs.CA, error) {
-	if err := p.checkNewCA(); err != nil {
+	if p.state.NewCA != p.opts.newCASum() {
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(StateSet, StateFile), Reason: fmt.Sprintf(
+			"expected the --new-ca with which the rotation began (sha256:%.16s), found none; give it and its signer again, or take the rotation back with --abort", p.state.NewCA)}
+	}
+	if err := p.checkNewCA(leaf); err != nil {
 		return nil, err
 	}
 	if p.opts.NewCA != nil {
@@ -88,16 +94,24 @@ func (p *procedure) newCA(leaf *x509.Certificate) (*certs.CA, error) {
 	return certs.NewCA(options)
 }
 
-func (p *procedure) checkNewCA() error {
+// checkNewCA refuses a CA that cannot take the place of the old one. In a cluster a CA whose key is elsewhere is followed only by another such
+// CA: no key comes where none was.
+func (p *procedure) checkNewCA(leaf *x509.Certificate) error {
 	path := p.opts.store.Path(p.caDir)
 	if s, ok := p.opts.store.(*secrets); ok && !s.hasCAKey() && p.opts.NewCA == nil {
 		return &certs.RefusedError{Path: path, Reason: "expected the CA's key, found none; where a signer has it, give the new CA's certificate and its signer: --new-ca, --signer"}
 	}
 	old, err := certs.ReadCertificate(p.opts.store, p.caDir)
-	if err == nil && p.opts.NewCA != nil && p.opts.NewCA.Equal(old) {
-		err = &certs.RefusedError{Path: path, Reason: "expected another CA than that of --new-ca"}
+	if err != nil || p.opts.NewCA == nil {
+		return err
 	}
-	return err
+	if p.opts.NewCA.Equal(old) {
+		return &certs.RefusedError{Path: path, Reason: "expected another CA than that of --new-ca"}
+	}
+	if err := certs.MaySign(p.opts.NewCA, leaf, p.opts.Now()); err != nil {
+		return &certs.RefusedError{Path: fmt.Sprintf("--new-ca (%s)", p.opts.NewCA.Subject), Reason: err.Error()}
+	}
+	return nil
 }
 
 // readCA reads a CA that can sign.

@@ -68,8 +68,11 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 		}
 	}
 	if state.Unfinished() {
-		opts.Rotation = state.Rotation
-		if err := report.end(ctx, opts, state); err != nil {
+		ending := opts
+		if ending.Rotation = state.Rotation; ending.Rotation != Serving {
+			ending.Signer = nil // it signs with the CA that is there
+		}
+		if err := report.end(ctx, ending, state); err != nil {
 			return report, err
 		}
 	}

@@ -116,6 +116,7 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 		}
 		p.state = &State{
 			APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), FrontProxyClientDirs: p.opts.otherDirs,
+			NewCA: p.opts.newCASum(),
 		}
 		var err error
 		if p.makeCA == nil {
@@ -215,12 +216,23 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, opts.otherDirs)}
 	}
+	if sum := opts.newCASum(); sum != "" && state != nil && state.NewCA != sum {
+		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
+			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give the same again", state.NewCA, sum)}
+	}
 	p, err := newProcedure(opts)
 	if err != nil {
 		return nil, err
 	}
 	p.state = state
 	return p, nil
+}
+
+func (o *Options) newCASum() string {
+	if o.NewCA == nil {
+		return ""
+	}
+	return certs.Fingerprint(o.NewCA)
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.

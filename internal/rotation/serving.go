@@ -86,7 +86,7 @@ func (p *procedure) checkServing(ctx context.Context) error {
 		return err
 	}
 	if p.makeCA != nil {
-		if err := p.checkNewCA(); err != nil {
+		if err := p.checkNewCA(leaf.Certificate); err != nil {
 			return err
 		}
 	}

@@ -30,6 +30,8 @@ type State struct {
 	// FrontProxyClientDirs are those of Options, absolute, if they are not the one in Dir: what was begun in them must be
 	// ended in them.
 	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
+	// NewCA is the SHA-256 of that of Options, if one was given.
+	NewCA string `json:"newCA,omitempty"`
 	// LeftOut are the Services of other aggregated APIs, NAMESPACE/NAME, that did not answer when the rotation began.
 	LeftOut []string `json:"leftOut,omitempty"`
 	// Steps are those that were begun, in order. The last one is under way unless it was observed.

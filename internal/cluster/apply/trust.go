@@ -128,8 +128,8 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	return change, nil
 }
 
-// applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server from making an APIService that is gone anew; its resourceVersion, where trust is
-// kept, from undoing what somebody else did to it meanwhile.
+// applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server from creating an APIService
+// that is gone; its resourceVersion, where trust is kept, from undoing what somebody else did to it meanwhile.
 func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options, dryRun bool) error {
 	for _, data := range writes {
 		config := apiregistrationv1ac.APIService(a.Name).WithUID(a.UID).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(data...))
