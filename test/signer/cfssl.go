@@ -84,18 +84,6 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile := func(expiry string, usages ...string) map[string]any {
-		return map[string]any{"expiry": expiry, "usages": usages, "name_whitelist": "^(" + strings.ReplaceAll(strings.Join(service.DNSNames(), "|"), ".", `\.`) + ")$"}
-	}
-	config, err := json.Marshal(map[string]any{"signing": map[string]any{
-		"default": profile("2160h", "digital signature", "server auth"),
-		"profiles": map[string]any{
-			"both": profile("2160h", "digital signature", "server auth", "client auth"), "long": profile("87600h", "digital signature", "server auth"),
-		},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +94,7 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 	}
 	r.CAFile = r.write(dir, "ca.pem", r.CA.CertPEM)
 	cmd := exec.CommandContext(t.Context(), cfssl, "serve", "-address=127.0.0.1", fmt.Sprintf("-port=%d", port), "-loglevel=2",
-		"-ca="+r.CAFile, "-ca-key="+r.write(dir, "ca-key.pem", r.CA.KeyPEM), "-config="+r.write(dir, "config.json", config),
+		"-ca="+r.CAFile, "-ca-key="+r.write(dir, "ca-key.pem", r.CA.KeyPEM), "-config="+r.write(dir, "config.json", signingConfig(t, service)),
 		"-tls-cert="+r.write(dir, "tls.pem", server.CertPEM), "-tls-key="+r.write(dir, "tls-key.pem", server.KeyPEM),
 		"-mutual-tls-ca="+r.write(dir, "clients.pem", clients.CertPEM), "-mutual-tls-cn=^certgen$", "-disable=scan,info,gencrl,newcert,newkey,init_ca,bundle,certinfo,/")
 	var log strings.Builder
@@ -128,8 +116,33 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 	r.Signer = certs.RemoteSigner{URL: fmt.Sprintf("https://127.0.0.1:%d", port), CAs: certs.Bundle{transport.Certificate}, Client: keyPair(t, client)}
 	r.Flags = []string{"--signer", r.Signer.URL, "--signer-ca", r.write(dir, "signer-ca.pem", transport.CertPEM),
 		"--signer-cert", r.write(dir, "certgen.pem", client.CertPEM), "--signer-key", r.write(dir, "certgen-key.pem", client.KeyPEM)}
+	r.await(host)
+	return r
+}
+
+// signingConfig has the profile of a serving certificate, and two that certgen must not accept.
+func signingConfig(t *testing.T, service certs.Service) []byte {
+	t.Helper()
+	profile := func(expiry string, usages ...string) map[string]any {
+		return map[string]any{"expiry": expiry, "usages": usages, "name_whitelist": "^(" + strings.ReplaceAll(strings.Join(service.DNSNames(), "|"), ".", `\.`) + ")$"}
+	}
+	config, err := json.Marshal(map[string]any{"signing": map[string]any{
+		"default": profile("2160h", "digital signature", "server auth"),
+		"profiles": map[string]any{
+			"both": profile("2160h", "digital signature", "server auth", "client auth"), "long": profile("87600h", "digital signature", "server auth"),
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// await waits until the server takes connections.
+func (r *Server) await(host Host) {
+	r.Helper()
 	dial := &tls.Config{ServerName: "127.0.0.1", RootCAs: r.Signer.CAs.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{r.Signer.Client}}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(r.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		conn, err := host.Dial(ctx, "tcp", strings.TrimPrefix(r.Signer.URL, "https://"))
 		if err != nil {
 			return false, nil
@@ -137,9 +150,8 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 		defer conn.Close()
 		return tls.Client(conn, dial).HandshakeContext(ctx) == nil, nil
 	}); err != nil {
-		t.Fatalf("cfssl does not answer: %v", err)
+		r.Fatalf("cfssl does not answer: %v", err)
 	}
-	return r
 }
 
 func keyPair(t *testing.T, pair *certs.KeyPair) tls.Certificate {
