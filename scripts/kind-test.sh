@@ -2,7 +2,7 @@
 # Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
 #
 # Usage: scripts/kind-test.sh [SUITE ...]   default, access, scheduler, uninstall, components, production or rotation (default: default uninstall)
-#        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs uninstall and these suites (default: all), removes it
+#        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs these suites (default: all), removes it
 # Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
 set -euo pipefail
 # shellcheck source=scripts/project.sh
@@ -40,12 +40,15 @@ run() {
   done
 }
 
-# all begins with "uninstall", which wants a cluster that nothing was ever deployed to.
+# all begins with "uninstall", if that is among the suites: it wants a cluster that nothing was ever deployed to.
 all() {
-  local status=0
-  [ $# -gt 0 ] || set -- default access scheduler components production rotation
-  { scripts/kind.sh up && scripts/kind.sh load && scripts/kind-test.sh uninstall &&
-    scripts/kind.sh deploy && scripts/kind-test.sh "$@"; } || status=$?
+  local status=0 suite first=() rest=()
+  [ $# -gt 0 ] || set -- uninstall default access scheduler components production rotation
+  for suite; do
+    if [ "$suite" = uninstall ]; then first=(scripts/kind-test.sh uninstall); else rest+=("$suite"); fi
+  done
+  { scripts/kind.sh up && scripts/kind.sh load && "${first[@]:-true}" &&
+    scripts/kind.sh deploy && scripts/kind-test.sh "${rest[@]:-default}"; } || status=$?
   scripts/kind.sh down && return $status
 }
 
