@@ -120,7 +120,7 @@ func (r *RenewReport) rotate(ctx context.Context, opts Options, path, why string
 	return nil
 }
 
-// due applies the rule of certs.Init: a leaf that ends with its CA is not made anew, since the next one would
+// due applies the rule of certs.Init: a leaf that ends with its CA is not issued again, since the next one would
 // end no later.
 func (p *procedure) due(dir string) (why string, due bool, err error) {
 	leaf, leafErr := certs.ReadCertificate(p.opts.store, dir)

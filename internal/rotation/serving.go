@@ -134,7 +134,7 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// note tells what is no reason to stop, once.
+// note reports, once, what does not stop the rotation.
 func (p *procedure) note(message string) {
 	if !p.said[message] {
 		p.said[message] = true

@@ -16,7 +16,7 @@ const module = "git.example.org/team/factory-apiserver"
 // TestTemplate is the first day of a team with the kit. Each step works on what the one before left.
 func TestTemplate(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	scripttest.Commit(t, dir)

@@ -169,7 +169,7 @@ func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
 // TestWithoutWatchCache: reads promise the same when the server asks etcd each time.
 func TestWithoutWatchCache(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true, ServerArgs: []string{"--watch-cache=false"}})
 	target := one(t, nil, "engines.v1.fixture.example.com")

@@ -672,7 +672,7 @@ var matrixFile = filepath.Join("testdata", "faults.json")
 // TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it finds.
 func TestEachCheckFails(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	options, logs := audited(t)
 	e := envtest.New(t, options)

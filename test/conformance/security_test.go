@@ -116,7 +116,7 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 // believes nobody.
 func TestEachSecurityCheckFails(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()

@@ -31,7 +31,7 @@ import (
 // APIService. The environment is its own: registrations break and vanish here.
 func TestAggregator(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{})

@@ -91,7 +91,7 @@ func drain(s *bufio.Scanner) {
 // TestEngineConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
 func TestEngineConsoleStaysOpen(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)

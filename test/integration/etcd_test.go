@@ -23,7 +23,7 @@ import (
 // TestEngineEtcd: what the server answers from its watch cache is as good as what etcd would answer.
 func TestEngineEtcd(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})

@@ -17,7 +17,7 @@ import (
 // two kube-apiservers what was written through the other.
 func TestNetworks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")

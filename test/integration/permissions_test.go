@@ -28,7 +28,7 @@ import (
 // whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a restart.
 func TestMissingPermission(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.

@@ -37,7 +37,7 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 // may not read them, the failure policy decides about the requests that the policy is about, and nothing else is affected.
 func TestEnginePolicyParams(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	namespace := shared.NewNamespace(t)
 	waitForPolicies(t, shared, namespace) // those of other tests are gone then, and with them what reads their parameters

@@ -24,7 +24,7 @@ import (
 // told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
 func TestEngineReflectors(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	e := envtest.New(t, envtest.Options{})
 	namespace := e.NewNamespace(t)

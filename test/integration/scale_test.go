@@ -45,7 +45,7 @@ func TestEngineScaleInvalid(t *testing.T) {
 // maximum, for which it needs no metrics.
 func TestEngineAutoscaler(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)

@@ -25,7 +25,7 @@ import (
 // TestRefusesToStart: what is wrong is said within 10 s, with what to do, and nothing is served.
 func TestRefusesToStart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	account := newAccount(t, "no-rights")
 	kubeconfig := sharedKubeconfig(t)

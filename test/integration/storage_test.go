@@ -27,7 +27,7 @@ import (
 // after the snapshot.
 func TestBackup(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	for name, tc := range map[string]struct {
 		options envtest.Options

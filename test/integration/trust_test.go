@@ -21,7 +21,7 @@ import (
 // trusted in between. Our server follows the ConfigMap that kube-apiserver publishes, and is never restarted.
 func TestFrontProxyCAChanges(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	e := envtest.New(t, envtest.Options{})
 	oldCA := readCA(t, e, certs.FrontProxyCADir)

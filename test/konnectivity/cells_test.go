@@ -51,7 +51,7 @@ func cells() []cell {
 // the tunnel. Then the same without a configuration, without an agent, and past the tunnel.
 func TestTunnels(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	all := cells()

@@ -30,7 +30,7 @@ const controlPlanePort = 8443
 // through the second while it is ready.
 func TestSecondControlPlaneNode(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	tunnel := envtest.Tunnel{Mode: envtest.GRPCOverUDS}

@@ -22,7 +22,7 @@ import (
 // forbidden, and no right is left over.
 func TestRights(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	dir := t.TempDir()

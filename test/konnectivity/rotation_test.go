@@ -188,7 +188,7 @@ func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, par
 // restart, and the old CAs are accepted until the last row and no longer.
 func TestRotation(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{

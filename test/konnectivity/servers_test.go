@@ -21,7 +21,7 @@ const balancerPort = 8232
 // two, it connects until it has both; told one, the other kube-apiserver has no agent, and the live check says why.
 func TestTwoServers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	tunnel := func(count int) envtest.Tunnel {

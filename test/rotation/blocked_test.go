@@ -108,7 +108,7 @@ func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 // longer than the minute after which each publishes what is in its file.
 func TestFrontProxyCAAborted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel() // when no other test uses the shared environment any more: it waits, while TestFrontProxyPerHost does
 	c := newCluster(t, shared)

@@ -23,7 +23,7 @@ import (
 // certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails, and the old certificates are refused.
 func TestFrontProxyPerHost(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})

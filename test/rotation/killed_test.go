@@ -26,7 +26,7 @@ import (
 // TestKilled kills certgen once in each step of every rotation, with SIGKILL, and starts it again. No request fails.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	takeOver(t, newCluster(t, shared))
 	old := oldMaterial(t)
@@ -134,7 +134,7 @@ var waitForLease sync.Once
 // internal/rotation tries every pair of steps of all rotations.
 func TestTwoOperators(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	c := newCluster(t, shared)
 	takeOver(t, c)

@@ -32,7 +32,7 @@ const (
 // cannot be opened, and the old material is refused afterwards.
 func TestNoRequestFails(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	c := newCluster(t, shared)
 	takeOver(t, c)

@@ -27,7 +27,7 @@ var secrets = rotation.Options{Service: service, Secret: "test-serving", CASecre
 // process. What kubelet does is done here: the Secret's pair goes into the directory that the servers read. On kind it is kubelet.
 func TestSecrets(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	c := newCluster(t, shared)
 	takeOver(t, c)

@@ -42,7 +42,7 @@ func item(name string) string {
 // TestS21ReviewFails: when kube-apiserver gives no clear yes, nobody is let through, and nothing is done.
 func TestS21ReviewFails(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	s := newServer(t)

@@ -18,7 +18,7 @@ import (
 // own index says to an administrator.
 func TestS14NoCredentials(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	s := newServer(t)

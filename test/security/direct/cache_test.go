@@ -22,7 +22,7 @@ var names = flag.Int("names", 9000, "how many names TestS25Bounded asks for, mor
 // too. So this is the most that names can cost.
 func TestS25Bounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=10m")

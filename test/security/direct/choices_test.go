@@ -162,7 +162,7 @@ func TestS21ReviewsForbidden(t *testing.T) {
 // when they come.
 func TestS13Silence(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	s := newServer(t)

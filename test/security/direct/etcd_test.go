@@ -113,7 +113,7 @@ func (w *wire) carry(to io.WriteCloser, from io.Reader, answers bool) {
 // what is wrong, and works again without a restart. Nothing was changed meanwhile.
 func TestEtcdFails(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	client, err := shared.EtcdClient(t.Context())

@@ -22,7 +22,7 @@ import (
 // is with consoles, which the library would give no seats.
 func TestS39Overload(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	for _, tc := range []struct {

@@ -135,7 +135,7 @@ func (s *server) neverServes(t *testing.T) {
 // go on with what it read last for days. Within a minute the server is not ready, refuses writes, and names the right.
 func TestS13TrustForbidden(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long")
+		t.Skip("skipped in short mode")
 	}
 	const name = "trust-forbidden"
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: envtest.Namespace, Name: name}}

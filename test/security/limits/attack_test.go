@@ -85,7 +85,7 @@ func attackFor() string { return cmp.Or(os.Getenv("ATTACK_FOR"), "10s") }
 // goroutine, seat or descriptor of theirs is left.
 func TestAttacks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	admin, err := shared.AdminConfig()
 	if err != nil {

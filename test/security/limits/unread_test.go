@@ -34,7 +34,7 @@ var items = install.GroupVersions[0].WithResource("items")
 // TestS37Unread: lists and watches that a client asks for and does not read give their seats back, which others need.
 func TestS37Unread(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	admin, err := shared.AdminConfig()
@@ -84,7 +84,7 @@ func TestS37Unread(t *testing.T) {
 // may send one.
 func TestS37SlowBody(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	admin, err := shared.AdminConfig()

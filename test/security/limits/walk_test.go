@@ -96,7 +96,7 @@ func walkPaths(t *testing.T, admin rest.Interface) []string {
 // costs more than a read.
 func TestS30Walk(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("skipped in short mode")
 	}
 	admin, err := shared.AdminConfig()
 	if err != nil {
