@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -87,7 +88,22 @@ func newLists(f *testing.F) *lists {
 	for _, name := range []string{"a", "demo", "z"} {
 		l.create(f, "gadgets", "", &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}})
 	}
+	l.awaitCaches(f)
 	return l
+}
+
+// awaitCaches waits for the watch caches: until they have listed etcd, a list with a resource version is answered by 429.
+func (l *lists) awaitCaches(f *testing.F) {
+	f.Helper()
+	for resource := range l.keys {
+		var notReady error
+		if err := wait.PollUntilContextTimeout(f.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+			notReady = l.storage[resource].(rest.StorageWithReadiness).ReadinessCheck()
+			return notReady == nil, nil
+		}); err != nil {
+			f.Fatalf("watch cache of %s: %v: %v", resource, err, notReady)
+		}
+	}
 }
 
 // runEtcd starts an etcd that listens on a socket, as the server's own does.
