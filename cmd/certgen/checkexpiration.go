@@ -34,25 +34,30 @@ type expirationFlags struct {
 func newCheckExpirationCommand(env environment) *cobra.Command {
 	const day = 24 * time.Hour
 	var f expirationFlags
+	var dir string
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
-		Use:   "check-expiration {PATH... | --service NAME --namespace NAMESPACE}",
+		Use:   "check-expiration {--dir DIR | PATH... | --service NAME --namespace NAMESPACE}",
 		Short: "List when certificates and their CAs end, in files or in a cluster",
 		Long:  checkExpirationLong,
-		Example: `  certgen check-expiration pki
+		Example: `  certgen check-expiration --dir pki
 
   # An alarm two weeks before anything ends
-  certgen check-expiration pki --fail-within 2w
+  certgen check-expiration --dir pki --fail-within 2w
 
   # What runs in a cluster
   certgen check-expiration --service widgets --namespace demo --secret widgets-serving
 
   # On a control plane
   certgen check-expiration /etc/kubernetes/pki -o json | jq '.certificates[] | {name, expirationDate, state}'`,
-		Args: func(cmd *cobra.Command, paths []string) error {
-			return pathsOrFlags(paths, ofCluster, f.live.Service)
-		},
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			if cmd.Flags().Changed(dirFlag) {
+				paths = append(paths, dir)
+			}
+			if err := pathsOrFlags(paths, ofCluster, f.live.Service); err != nil {
+				return err
+			}
 			report, err := f.report(cmd.Context(), env, paths)
 			if err != nil {
 				return err
@@ -63,6 +68,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 			return expirationErrors(report)
 		},
 	}
+	cmd.Flags().StringVar(&dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	const units = ", such as 30d, 2w or 36h"
 	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
 	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day, "what has no more left than this has the state warn"+units)
@@ -76,7 +82,8 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-const checkExpirationLong = `List when the certificates in files and directories, and all below them, end, and when their CAs do, each CA once.
+const checkExpirationLong = `List when the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, end, and
+when their CAs do, each CA once.
 
 With --service and --namespace instead of paths it looks at a running cluster, as certgen verify does: at what every
 endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each APIService's caBundle and in the ConfigMap
@@ -118,6 +125,8 @@ func (f *expirationFlags) report(ctx context.Context, env environment, paths []s
 	return verify.ExpirationsOf(held, f.opts), nil
 }
 
+const dirFlag = "dir"
+
 // pathsOrFlags wants paths and none of the flags, which are for a cluster, or a Service and no path.
 func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) error {
 	found := ""
@@ -132,7 +141,7 @@ func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) e
 	case found != "" && len(paths) > 0:
 		return usage.Errorf("expected paths or a cluster, found %q and --%s; give one of them", paths, found)
 	case found == "" && len(paths) == 0 && service == (certs.Service{}):
-		return usage.Errorf("expected files or directories, found none; give at least one, such as ./pki, or a cluster's Service: --service, --namespace")
+		return usage.Errorf("expected files or directories, found none; give the directory of certgen init (--dir), other paths, or a cluster's Service: --service, --namespace")
 	}
 	return nil
 }

@@ -3,8 +3,7 @@
 package main
 
 import (
-	"cmp"
-	"io"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -30,8 +29,9 @@ func newVerifyKonnectivityCommand(env environment) *cobra.Command {
 	var opts konnectivity.Options
 	var format output.Format
 	var strict bool
+	var dir string
 	cmd := &cobra.Command{
-		Use:   "verify DIR",
+		Use:   "verify --dir DIR",
 		Short: "Check configuration, manifests and certificates of konnectivity against each other",
 		Long: `Check that kube-apiserver, konnectivity's servers and agents fit each other: protocol and socket, authentication of agents,
 names in certificates, times and counts. Nothing is changed and no cluster is asked.
@@ -55,32 +55,33 @@ Exit codes:
   kubectl kustomize konnectivity/agents/base >set/agents.yaml
   certgen init --service widgets --namespace demo --dir set/pki --with konnectivity \
     --konnectivity-agent-server-name konnectivity.example.com
-  certgen konnectivity verify set
+  certgen konnectivity verify --dir set
 
   # For scripts
-  certgen konnectivity verify set --strict -o json | jq '.findings[] | {id, object, fix}'`,
-		Args: oneArgument("one directory to check, such as ./set"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := format.Validate(); err != nil {
+  certgen konnectivity verify --dir set --strict -o json | jq '.findings[] | {id, object, fix}'`,
+		Args: usage.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			err := format.Validate()
+			if dir == "" {
+				err = errors.Join(&certs.InvalidError{Field: dirFlag, Reason: "expected the directory to check, such as ./set"}, err)
+			}
+			if err != nil {
 				return err
 			}
 			opts.Now = env.now()
-			report, err := konnectivity.Verify(args[0], opts)
+			report, err := konnectivity.Verify(dir, opts)
 			if err != nil {
 				return &usage.Error{Problems: certs.Flatten(err)}
 			}
-			return showFindings(env, format, report, report.Results, strict, printKonnectivity)
+			return showFindings(env, format, report, strict)
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&dir, dirFlag, "", "directory of the manifests and certificates (required)")
 	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; an error if one of them decides who is an agent")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
 	output.AddFlag(cmd, &format)
 	return cmd
-}
-
-func printKonnectivity(w io.Writer, r *konnectivity.Report) {
-	table(w, "PART\tOBJECT\tIMAGE", r.Checked, func(p konnectivity.Part) []string { return []string{p.Role, p.Object, cmp.Or(p.Image, "-")} })
 }
 
 func newKubeconfigCommand(env environment) *cobra.Command {
@@ -105,7 +106,7 @@ certificate cannot be revoked.`,
 				return err
 			}
 			report, err := kubeconfig.Write(cmd.Context(), opts)
-			return show(env, format, report, err, printIssued)
+			return show(env, format, report, err, printReport)
 		},
 	}
 	flags := cmd.Flags()

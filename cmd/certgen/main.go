@@ -94,8 +94,8 @@ to Secrets.`,
   certgen init --service widgets --namespace demo --dir pki
 
   # Will kube-apiserver and the API server accept them, and when do they end
-  certgen verify pki
-  certgen check-expiration pki
+  certgen verify --dir pki
+  certgen check-expiration --dir pki
 
   # Into the cluster, and what does it serve and trust now
   certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving

@@ -110,9 +110,7 @@ Exit codes:
   3  blocked: a rotation stopped in a safe state and needs a person`
 
 func printRenewed(w io.Writer, report *rotation.RenewReport) {
-	for _, item := range report.Items {
-		printDone(w, item.Action, item.Path, item.Reason, item.Notes, nil)
-	}
+	printReport(w, report.Report)
 	if report.Apply != nil {
 		fmt.Fprintln(w)
 		printApplyPlan(w, report.Apply)

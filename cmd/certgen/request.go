@@ -33,7 +33,7 @@ pending request that still asks for the right thing and replaces any other.`,
 				return err
 			}
 			report, err := certs.Request(cmd.Context(), opts, args[0])
-			return show(env, format, report, fromFile.locate(err), printRequest)
+			return show(env, format, report, fromFile.locate(err), printReport)
 		},
 	}
 	cmd.AddCommand(newSignCommand(env), newAcceptCommand(env))
@@ -64,7 +64,7 @@ and then nothing changes.`,
 				return err
 			}
 			report, err := certs.Accept(cmd.Context(), opts)
-			return show(env, format, report, err, printIssued)
+			return show(env, format, report, err, printReport)
 		},
 	}
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory in which certgen request was run (required)")
@@ -93,7 +93,7 @@ what it leaves out is filled in.`,
 				return err
 			}
 			report, err := certs.SignRequest(opts)
-			return show(env, format, report, err, printIssued)
+			return show(env, format, report, err, printReport)
 		},
 	}
 	flags := cmd.Flags()

@@ -38,59 +38,44 @@ func show[T any](env environment, format output.Format, report T, err error, tex
 	return format.Print(env.stdout, report, func(w io.Writer) { text(w, report) })
 }
 
-func printReport(w io.Writer, r *certs.InitReport) {
+func printReport(w io.Writer, r *certs.Report) {
 	if r.DryRun {
 		fmt.Fprint(w, "Dry run: nothing was written. This is what would be done; serial numbers, fingerprints and names of new CAs would differ.\n\n")
 	}
 	for _, item := range r.Items {
 		printItem(w, item)
 	}
-	printNext(w, r.Next)
+	if len(r.Next) > 0 {
+		fmt.Fprintln(w, "\nnext\n  "+strings.Join(r.Next, "\n  "))
+	}
 }
 
-func printIssued(w io.Writer, r *certs.IssueReport) {
-	printItem(w, r.Item)
-	printNext(w, r.Next)
-}
-
+// printItem says what was done about what, and why, with what is known of it and what is to be known.
 func printItem(w io.Writer, item certs.Item) {
-	c, trust := item.Certificate, ""
+	fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
+	line(w, "why", item.Reason)
 	if item.TrustChanged {
-		trust = "changed: this CA took the place of another"
+		line(w, "TRUST", "changed: this CA took the place of another")
 	}
-	printDone(w, item.Action, item.Path, item.Reason, item.Notes, [][2]string{
-		{"TRUST", trust}, {"subject", c.Subject}, {"names", names(c)}, {"may sign", c.NameConstraints}, {"until", until(c)}, {"sha256", c.SHA256},
-	})
-}
-
-func printRequest(w io.Writer, r *certs.RequestReport) {
-	asked := names(certs.CertificateInfo{DNSNames: r.DNSNames, IPAddresses: r.IPAddresses})
-	printDone(w, r.Action, r.Path, r.Reason, r.Notes, [][2]string{
-		{"subject", r.Subject}, {"names", asked}, {"usage", r.ExtKeyUsage}, {"key type", r.KeyType},
-	})
-	printNext(w, r.Next)
-}
-
-// printDone says what was done about what, and why, with what is known of it and what is to be known.
-func printDone(w io.Writer, action certs.Action, path, reason string, notes []string, details [][2]string) {
-	fmt.Fprintf(w, "%-9s %s\n", action, path)
-	line(w, "why", reason)
-	for _, detail := range details {
-		line(w, detail[0], detail[1])
+	if c := item.Certificate; c != nil {
+		line(w, "subject", c.Subject)
+		line(w, "names", names(c))
+		line(w, "may sign", c.NameConstraints)
+		line(w, "until", fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft, c.RenewAt.Format(time.RFC3339)))
+		line(w, "sha256", c.SHA256)
 	}
-	for _, note := range notes {
+	if r := item.Request; r != nil {
+		line(w, "subject", r.Subject)
+		line(w, "names", names(&certs.CertificateInfo{RequestInfo: *r}))
+		line(w, "usage", strings.Join(r.ExtKeyUsages, ", "))
+		line(w, "key type", r.KeyType)
+	}
+	for _, note := range item.Notes {
 		line(w, "note", note)
 	}
 }
 
-func printNext(w io.Writer, commands []string) {
-	fmt.Fprintln(w, "\nnext")
-	for _, command := range commands {
-		fmt.Fprintln(w, "  "+command)
-	}
-}
-
-func names(c certs.CertificateInfo) string {
+func names(c *certs.CertificateInfo) string {
 	var out []string
 	for _, kind := range []struct {
 		prefix string
@@ -101,8 +86,4 @@ func names(c certs.CertificateInfo) string {
 		}
 	}
 	return strings.Join(out, ", ")
-}
-
-func until(c certs.CertificateInfo) string {
-	return fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft, c.RenewAt.Format(time.RFC3339))
 }

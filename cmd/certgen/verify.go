@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,10 +34,10 @@ func newVerifyCommand(env environment) *cobra.Command {
 	var f verifyFlags
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
-		Use:   "verify {PATH... | --service NAME --namespace NAMESPACE}",
+		Use:   "verify {--dir DIR | PATH... | --service NAME --namespace NAMESPACE}",
 		Short: "Check certificates, or a running cluster, as kube-apiserver and API servers will",
 		Long:  verifyLong,
-		Example: `  certgen verify pki
+		Example: `  certgen verify --dir pki
 
   # The names that one Service needs, whatever the certificate says
   certgen verify pki/serving --service widgets --namespace demo
@@ -48,12 +49,16 @@ func newVerifyCommand(env environment) *cobra.Command {
   certgen verify --service widgets --namespace demo --secret widgets-serving --proxy-client pki/front-proxy-client
 
   # For scripts
-  certgen verify pki --strict -o json | jq '.findings[] | {id, object, fix}'
-  certgen verify pki -o json | jq '.checked[].certificate | {subject, dnsNames, sha256}'`,
-		Args: func(cmd *cobra.Command, paths []string) error {
-			return pathsOrFlags(paths, ofCluster, f.files.Service)
-		},
+  certgen verify --dir pki --strict -o json | jq '.findings[] | {id, object, fix}'
+  certgen verify --dir pki -o json | jq '.checked[].certificate | {subject, dnsNames, sha256}'`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			if cmd.Flags().Changed(dirFlag) && (len(paths) > 0 || f.files.Service == (certs.Service{})) {
+				paths = append(paths, f.live.Dir)
+			}
+			if err := pathsOrFlags(paths, ofCluster, f.files.Service); err != nil {
+				return err
+			}
 			if len(paths) == 0 {
 				return f.verifyCluster(cmd.Context(), env)
 			}
@@ -65,11 +70,11 @@ func newVerifyCommand(env environment) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	serviceFlags(flags, &f.files.Service, "(with paths: default is what the certificate names)")
+	flags.StringVar(&f.live.Dir, dirFlag, "", "directory of the certificates, as certgen init made it; with a cluster, to compare it with")
 	flags.StringSliceVar(&f.files.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
 		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
 	clusterFlags(ofCluster, &f.cluster)
 	addressFlags(ofCluster, &f.cluster)
-	ofCluster.StringVar(&f.live.Dir, "dir", "", "directory of the certificates, as certgen init made it, to compare the cluster with; empty: none")
 	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair, to compare the cluster with; empty: none")
 	ofCluster.StringVar(&f.live.ProxyClient, "proxy-client", "", "the front proxy's client pair, to probe the cluster with: a directory, or a file such as front-proxy-client.crt with its key beside it; empty: no probe")
 	flags.AddFlagSet(ofCluster)
@@ -78,7 +83,7 @@ func newVerifyCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-const verifyLong = `Check the certificates in files and directories, and all below them, as those who meet them will: kube-aggregator
+const verifyLong = `Check the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, as those who meet them will: kube-aggregator
 with an APIService's caBundle, an API server with the client certificate of the front proxy, a server that loads the
 pair. Nothing is changed and no cluster is asked.
 
@@ -114,7 +119,7 @@ func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
 	if err != nil {
 		return &usage.Error{Problems: certs.Flatten(err)}
 	}
-	return showFindings(env, f.format, report, report.Results, f.strict, printVerification)
+	return showFindings(env, f.format, report, f.strict)
 }
 
 func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error {
@@ -127,40 +132,20 @@ func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error 
 	if err != nil {
 		return err
 	}
-	return showFindings(env, f.format, report, report.Results, f.strict, printLive)
+	return showFindings(env, f.format, report, f.strict)
 }
 
 const allowedNamesFlag = "requestheader-allowed-names"
 
 // showFindings prints a report, and returns those findings that decide about the exit code.
-func showFindings[T any](env environment, format output.Format, report T, r verify.Results, strict bool, checked func(io.Writer, T)) error {
-	err := format.Print(env.stdout, report, func(w io.Writer) {
-		checked(w, report)
-		printResults(w, r, strict)
-	})
-	errs := []error{err}
+func showFindings(env environment, format output.Format, r *verify.Report, strict bool) error {
+	errs := []error{format.Print(env.stdout, r, func(w io.Writer) { printFindings(w, r, strict) })}
 	for _, f := range r.Findings {
 		if f.Severity == verify.Error || strict && f.Severity == verify.Warning {
 			errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func printVerification(w io.Writer, r *verify.Report) {
-	table(w, "CERTIFICATE\tCHECKED AS\tSUBJECT\tUNTIL\tRESULT", r.Checked, func(c verify.Checked) []string {
-		as := string(c.Purpose)
-		if c.ServerName != "" {
-			as += " " + c.ServerName
-		}
-		return []string{c.Path, as, cmp.Or(c.Subject, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
-	})
-}
-
-func printLive(w io.Writer, r *live.Report) {
-	table(w, "OBJECT\tDETAIL\tUNTIL\tRESULT", r.Checked, func(c live.Checked) []string {
-		return []string{c.Object, cmp.Or(c.Detail, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
-	})
 }
 
 func result(t verify.Tally) string {
@@ -173,7 +158,11 @@ func result(t verify.Tally) string {
 	return "ok"
 }
 
-func printResults(w io.Writer, r verify.Results, strict bool) {
+func printFindings(w io.Writer, r *verify.Report, strict bool) {
+	table(w, "OBJECT\tDETAIL\tUNTIL\tRESULT", r.Checked, func(c verify.Checked) []string {
+		detail := strings.Join(strings.Fields(strings.Join([]string{string(c.Purpose), c.ServerName, c.Detail}, " ")), " ")
+		return []string{c.Object, cmp.Or(detail, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
+	})
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "\n%s %s %s\n", f.Severity, f.ID, f.Object)
 		line(w, "found", f.Evidence)

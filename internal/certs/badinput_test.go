@@ -17,7 +17,7 @@ import (
 func TestTwoInitsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
-	reports := make([]*InitReport, 4)
+	reports := make([]*Report, 4)
 	for i := range reports {
 		wg.Go(func() {
 			report, err := Init(t.Context(), allSets(dir))

@@ -12,19 +12,15 @@ import (
 
 // CertificateInfo is what a person or a script wants to know of a certificate. It holds nothing secret.
 type CertificateInfo struct {
-	Subject            string    `json:"subject"`
+	RequestInfo
 	Issuer             string    `json:"issuer"`
 	Serial             string    `json:"serial"` // hexadecimal
-	DNSNames           []string  `json:"dnsNames,omitempty"`
-	IPAddresses        []string  `json:"ipAddresses,omitempty"`
 	EmailAddresses     []string  `json:"emailAddresses,omitempty"`
 	URIs               []string  `json:"uris,omitempty"`
 	CA                 bool      `json:"ca"`
 	PathLength         *int      `json:"pathLength,omitempty"` // of a CA; nil means no limit
 	KeyUsages          []string  `json:"keyUsages"`
-	ExtKeyUsages       []string  `json:"extKeyUsages"` // empty means any
 	NameConstraints    string    `json:"nameConstraints,omitempty"`
-	KeyType            string    `json:"keyType"`
 	SignatureAlgorithm string    `json:"signatureAlgorithm"`
 	NotBefore          time.Time `json:"notBefore"`
 	NotAfter           time.Time `json:"notAfter"`
@@ -36,22 +32,30 @@ type CertificateInfo struct {
 	AuthorityKeyID     string    `json:"authorityKeyID,omitempty"`
 }
 
+// RequestInfo is what a request asks for, and a certificate says, of whom it is for.
+type RequestInfo struct {
+	Subject      string   `json:"subject"`
+	DNSNames     []string `json:"dnsNames,omitempty"`
+	IPAddresses  []string `json:"ipAddresses,omitempty"`
+	ExtKeyUsages []string `json:"extKeyUsages"` // empty means any
+	KeyType      string   `json:"keyType"`
+}
+
 // Describe reads cert at the moment now.
 func Describe(cert *x509.Certificate, now time.Time) CertificateInfo {
 	// Certificates know whole seconds only; without this a new one would have a day less than it was asked for.
 	left := cert.NotAfter.Sub(now.Truncate(time.Second))
 	info := CertificateInfo{
-		Subject:            cert.Subject.String(),
+		RequestInfo: RequestInfo{
+			Subject: cert.Subject.String(), DNSNames: cert.DNSNames, IPAddresses: toStrings(cert.IPAddresses),
+			ExtKeyUsages: extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), KeyType: keyType(cert.PublicKey),
+		},
 		Issuer:             cert.Issuer.String(),
 		Serial:             cert.SerialNumber.Text(16),
-		DNSNames:           cert.DNSNames,
-		IPAddresses:        toStrings(cert.IPAddresses),
 		EmailAddresses:     cert.EmailAddresses,
 		URIs:               toStrings(cert.URIs),
 		CA:                 cert.IsCA,
 		KeyUsages:          keyUsageNames(cert.KeyUsage),
-		ExtKeyUsages:       extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage),
-		KeyType:            keyType(cert.PublicKey),
 		SignatureAlgorithm: cert.SignatureAlgorithm.String(),
 		NotBefore:          cert.NotBefore.UTC(),
 		NotAfter:           cert.NotAfter.UTC(),

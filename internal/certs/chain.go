@@ -422,6 +422,6 @@ func newItem(dir *pairDir, d decision, cert *x509.Certificate, now time.Time) It
 		Name: dir.name, Path: dir.path(), Action: d.action, Reason: d.reason, Notes: d.notes,
 		// Only a CA's decision can change trust, and only by replacing it.
 		TrustChanged: cert.IsCA && d.action == Replaced,
-		Certificate:  Describe(cert, now),
+		Certificate:  new(Describe(cert, now)),
 	}
 }

@@ -48,27 +48,32 @@ type InitOptions struct {
 	Now    func() time.Time // nil means time.Now
 }
 
-// InitReport says what Init did, in the order in which it did it.
-type InitReport struct {
+// Report says what a command did, in the order in which it did it.
+type Report struct {
 	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"` // InitReport
-	Directory  string   `json:"directory"`
+	Kind       string   `json:"kind"`   // InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport or RenewReport
 	DryRun     bool     `json:"dryRun"` // nothing was written; what is random in a certificate is left out
 	Items      []Item   `json:"items"`
-	Next       []string `json:"next"` // commands to run now
+	Next       []string `json:"next,omitempty"` // commands to run now
 }
 
-// Item is what was done about one pair.
+// NewReport returns a report of that kind.
+func NewReport(kind string, items ...Item) *Report {
+	return &Report{APIVersion: APIVersion, Kind: kind, Items: append([]Item{}, items...)} // never null in JSON
+}
+
+// Item is what was done about one pair or file.
 type Item struct {
-	Name   string `json:"name"` // of the pair's directory
+	Name   string `json:"name,omitempty"` // of the pair's directory, or of whom the certificate is for
 	Path   string `json:"path"`
 	Action Action `json:"action"`
 	Reason string `json:"reason"`
 	// TrustChanged is true when a CA took the place of another: its leaves are refused wherever only the old one
 	// is trusted.
-	TrustChanged bool            `json:"trustChanged"`
-	Notes        []string        `json:"notes,omitempty"` // what a person should know or do
-	Certificate  CertificateInfo `json:"certificate"`
+	TrustChanged bool             `json:"trustChanged"`
+	Notes        []string         `json:"notes,omitempty"`       // what a person should know or do
+	Certificate  *CertificateInfo `json:"certificate,omitempty"` // which it is about
+	Request      *RequestInfo     `json:"request,omitempty"`     // likewise
 }
 
 // Action is what was done.
@@ -90,7 +95,7 @@ const (
 // *InvalidError. Either are joined, and no certificate or key has changed then: everything is decided and signed
 // before the first file is written. Init waits up to 5 s for another one in Dir. A run that was cut short is completed
 // by the next.
-func Init(ctx context.Context, opts InitOptions) (*InitReport, error) {
+func Init(ctx context.Context, opts InitOptions) (*Report, error) {
 	chains, err := opts.chains(opts.cas())
 	if err != nil {
 		return nil, err
@@ -98,7 +103,7 @@ func Init(ctx context.Context, opts InitOptions) (*InitReport, error) {
 	if opts.DryRun {
 		return initLocked(chains, opts)
 	}
-	return locked(ctx, opts.store(), func() (*InitReport, error) { return initLocked(chains, opts) })
+	return locked(ctx, opts.store(), func() (*Report, error) { return initLocked(chains, opts) })
 }
 
 func (o InitOptions) store() Store {
@@ -120,7 +125,7 @@ func locked[T any](ctx context.Context, store Store, do func() (T, error)) (out 
 	return out, errors.Join(err, unlock())
 }
 
-func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
+func initLocked(chains []*chain, opts InitOptions) (*Report, error) {
 	userCAs, err := ReadBundle(opts.ClientCAFiles...)
 	refusals := []error{err}
 	for _, c := range chains {
@@ -140,7 +145,8 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 			return nil, err
 		}
 	}
-	report := &InitReport{APIVersion: APIVersion, Kind: "InitReport", Directory: opts.Dir, DryRun: opts.DryRun}
+	report := NewReport("InitReport")
+	report.DryRun = opts.DryRun
 	for _, c := range chains {
 		if !opts.DryRun {
 			if err := c.save(); err != nil {
@@ -149,7 +155,7 @@ func initLocked(chains []*chain, opts InitOptions) (*InitReport, error) {
 		}
 		report.Items = append(report.Items, c.items(opts.DryRun)...)
 	}
-	report.Next = []string{"certgen verify " + opts.Dir}
+	report.Next = []string{"certgen verify --dir " + opts.Dir}
 	for _, ca := range opts.cas() {
 		for _, command := range ca.next {
 			report.Next = append(report.Next, filepath.FromSlash(strings.ReplaceAll(command, "DIR", filepath.Clean(opts.Dir))))

@@ -81,7 +81,7 @@ func forgeBothUsages(t *testing.T, dir string) {
 }
 
 // checkActions compares the reports of all pairs by a part of their text; special overrides standard.
-func checkActions(t *testing.T, report *InitReport, standard, special map[string]string) {
+func checkActions(t *testing.T, report *Report, standard, special map[string]string) {
 	t.Helper()
 	for name, got := range actions(report) {
 		want, ok := special[name]

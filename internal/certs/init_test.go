@@ -23,7 +23,7 @@ func initOptions(dir string, now time.Time) InitOptions {
 	return InitOptions{Dir: dir, Service: widgets, Now: at(now)}
 }
 
-func mustInit(t *testing.T, opts InitOptions) *InitReport {
+func mustInit(t *testing.T, opts InitOptions) *Report {
 	t.Helper()
 	report, err := Init(t.Context(), opts)
 	if err != nil {
@@ -33,7 +33,7 @@ func mustInit(t *testing.T, opts InitOptions) *InitReport {
 }
 
 // actions is what happened to each pair, as "action: reason".
-func actions(r *InitReport) map[string]string {
+func actions(r *Report) map[string]string {
 	out := map[string]string{}
 	for _, item := range r.Items {
 		out[item.Name] = string(item.Action) + ": " + item.Reason

@@ -22,27 +22,10 @@ const (
 	RequestFile = "tls.csr"
 )
 
-// RequestReport says what Request did.
-type RequestReport struct {
-	APIVersion  string   `json:"apiVersion"`
-	Kind        string   `json:"kind"` // RequestReport
-	Name        string   `json:"name"` // of the leaf's directory
-	Path        string   `json:"path"` // of the request, to be sent to the CA
-	Action      Action   `json:"action"`
-	Reason      string   `json:"reason"`
-	Subject     string   `json:"subject"`
-	DNSNames    []string `json:"dnsNames,omitempty"`
-	IPAddresses []string `json:"ipAddresses,omitempty"`
-	ExtKeyUsage string   `json:"extKeyUsage"`
-	KeyType     string   `json:"keyType"`
-	Notes       []string `json:"notes,omitempty"`
-	Next        []string `json:"next"` // commands to run now
-}
-
 // Request makes a new key and a certificate request for one leaf, named by its directory (see Leaves), whose CA's key is
 // somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
 // asks for the right thing is kept; any other is replaced, and its key with it. Wrong options give *InvalidError.
-func Request(ctx context.Context, opts InitOptions, name string) (*RequestReport, error) {
+func Request(ctx context.Context, opts InitOptions, name string) (*Report, error) {
 	ca, err := findLeaf(name)
 	if err != nil {
 		return nil, err
@@ -55,10 +38,10 @@ func Request(ctx context.Context, opts InitOptions, name string) (*RequestReport
 	if err != nil {
 		return nil, err
 	}
-	return locked(ctx, opts.store(), func() (*RequestReport, error) { return request(chains[0].leaves[0], opts.Dir) })
+	return locked(ctx, opts.store(), func() (*Report, error) { return request(chains[0].leaves[0], opts.Dir) })
 }
 
-func request(l *leaf, out string) (*RequestReport, error) {
+func request(l *leaf, out string) (*Report, error) {
 	dir := l.file(PendingDir)
 	if err := repairLinks(dir); err != nil {
 		return nil, err
@@ -80,16 +63,18 @@ func request(l *leaf, out string) (*RequestReport, error) {
 	if _, err := os.Stat(l.file(CertFile)); err == nil {
 		decision.note("the pair in %s stays in use until the new certificate is accepted", l.path())
 	}
-	return &RequestReport{
-		APIVersion: APIVersion, Kind: "RequestReport", Name: l.name, Path: filepath.Join(dir, RequestFile),
-		Action: decision.action, Reason: decision.reason, Notes: decision.notes,
-		Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
-		ExtKeyUsage: extKeyUsageNames(l.want.extKeyUsages(), nil)[0], KeyType: keyType(csr.PublicKey),
-		Next: []string{
-			"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " + grants(l.want),
-			"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
+	report := NewReport("RequestReport", Item{
+		Name: l.name, Path: filepath.Join(dir, RequestFile), Action: decision.action, Reason: decision.reason, Notes: decision.notes,
+		Request: &RequestInfo{
+			Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
+			ExtKeyUsages: extKeyUsageNames(l.want.extKeyUsages(), nil), KeyType: keyType(csr.PublicKey),
 		},
-	}, nil
+	})
+	report.Next = []string{
+		"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " + grants(l.want),
+		"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
+	}
+	return report, nil
 }
 
 // grants spells s as the flags of certgen request sign.
@@ -186,14 +171,6 @@ func findLeaf(name string) (caDef, error) {
 	return caDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(Leaves(), ", ")}
 }
 
-// IssueReport says which certificate a command made or took.
-type IssueReport struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"` // AcceptReport, SignReport or KubeconfigReport
-	Item
-	Next []string `json:"next"` // commands to run now
-}
-
 // AcceptOptions say which certificate has come.
 type AcceptOptions struct {
 	Dir, Name string // as for Request
@@ -207,7 +184,7 @@ type AcceptOptions struct {
 // Accept puts a certificate that was signed for a pending request, its key and the CA to trust in use, in one step. The
 // certificate must be what was asked for, in every part, and come from the CA; otherwise each difference is a
 // *RefusedError, they are joined, and nothing has changed.
-func Accept(ctx context.Context, opts AcceptOptions) (*IssueReport, error) {
+func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	ca, err := findLeaf(opts.Name)
 	if err != nil {
 		return nil, err
@@ -219,12 +196,12 @@ func Accept(ctx context.Context, opts AcceptOptions) (*IssueReport, error) {
 		now: clock(opts.Now)(), ca: authority{pairDir: pairDir{store: Dir(opts.Dir), name: ca.dir}},
 		leaves: []*leaf{{pairDir: pairDir{store: Dir(opts.Dir), name: opts.Name}}},
 	}
-	return locked(ctx, Dir(opts.Dir), func() (*IssueReport, error) { return c.accept(c.leaves[0], opts) })
+	return locked(ctx, Dir(opts.Dir), func() (*Report, error) { return c.accept(c.leaves[0], opts) })
 }
 
 // accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes the pending request.
 // Whatever is missing after a run that was cut short, the next Accept does.
-func (c *chain) accept(l *leaf, opts AcceptOptions) (*IssueReport, error) {
+func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	pending := l.file(PendingDir)
 	if err := errors.Join(repairLinks(pending), c.load()); err != nil {
 		return nil, err
@@ -268,9 +245,9 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*IssueReport, error) {
 	if err := os.RemoveAll(pending); err != nil {
 		return nil, fmt.Errorf("remove pending request: %w", err)
 	}
-	return &IssueReport{
-		APIVersion: APIVersion, Kind: "AcceptReport", Item: newItem(&l.pairDir, l.decision, cert, c.now), Next: []string{"certgen verify " + l.path()},
-	}, nil
+	report := NewReport("AcceptReport", newItem(&l.pairDir, l.decision, cert, c.now))
+	report.Next = []string{"certgen verify " + l.path()}
+	return report, nil
 }
 
 // findCA returns the CA that is here, or the one that was given if none is. They must not differ, since Init would

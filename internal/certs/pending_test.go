@@ -17,13 +17,13 @@ func elsewhere(t *testing.T) string {
 	return dir
 }
 
-func mustRequest(t *testing.T, opts InitOptions, name string) *RequestReport {
+func mustRequest(t *testing.T, opts InitOptions, name string) Item {
 	t.Helper()
 	report, err := Request(t.Context(), opts, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return report
+	return report.Items[0]
 }
 
 // signPending signs what was asked for in the request at path, and returns the file of the certificate.
@@ -70,8 +70,8 @@ func TestRequestAndAccept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if accepted.Action != Made || accepted.Name != name {
-				t.Errorf("got %+v, want the leaf made", accepted.Item)
+			if item := accepted.Items[0]; item.Action != Made || item.Name != name {
+				t.Errorf("got %+v, want the leaf made", item)
 			}
 			if _, err := ReadKeyPair(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
@@ -114,7 +114,7 @@ func TestRequestARenewal(t *testing.T) {
 	accept.CAFile, accept.Now = "", opts.Now
 	accept.CertFile = signPending(t, report.Path, ca, func(o *SignOptions) { o.Now = opts.Now })
 	accepted, err := Accept(t.Context(), accept)
-	if err != nil || accepted.Action != Replaced {
+	if err != nil || accepted.Items[0].Action != Replaced {
 		t.Fatalf("got %+v, %v; want the leaf replaced", accepted, err)
 	}
 	mustInit(t, opts)

@@ -38,7 +38,7 @@ type SignOptions struct {
 // SignRequest signs the key of a request with the CA in a directory. Names and usages are those of the options, never
 // of the request: if that asks for anything else it is refused, with one *RefusedError for each thing. Wrong options
 // give *InvalidError. A file in the place of Out is never overwritten.
-func SignRequest(opts SignOptions) (*IssueReport, error) {
+func SignRequest(opts SignOptions) (*Report, error) {
 	s, err := opts.spec()
 	if err != nil {
 		return nil, err
@@ -81,10 +81,9 @@ func SignRequest(opts SignOptions) (*IssueReport, error) {
 	if cert.NotAfter.Equal(ca.Certificate.NotAfter) {
 		d.note("it ends with its CA: rotate the CA before that")
 	}
-	return &IssueReport{
-		APIVersion: APIVersion, Kind: "SignReport", Item: Item{Name: s.commonName, Path: opts.Out, Action: d.action, Reason: d.reason, Notes: d.notes, Certificate: Describe(cert, now)},
-		Next: []string{"certgen verify " + opts.Out},
-	}, nil
+	report := NewReport("SignReport", Item{Name: s.commonName, Path: opts.Out, Action: d.action, Reason: d.reason, Notes: d.notes, Certificate: new(Describe(cert, now))})
+	report.Next = []string{"certgen verify " + opts.Out}
+	return report, nil
 }
 
 func (o SignOptions) spec() (spec, error) {

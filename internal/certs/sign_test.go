@@ -64,8 +64,8 @@ func TestSignFillsIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := strings.Join([]string{cert.Subject.String(), sprint(cert.DNSNames), sprint(toStrings(cert.IPAddresses)), sprint(extKeyUsageNames(cert.ExtKeyUsage, nil))}, " ")
-			if got != tc.want || report.Certificate.SHA256 != Fingerprint(cert) || cert.IsCA {
-				t.Errorf("got %s and the report %+v, want %s", got, report.Item, tc.want)
+			if got != tc.want || report.Items[0].Certificate.SHA256 != Fingerprint(cert) || cert.IsCA {
+				t.Errorf("got %s and the report %+v, want %s", got, report.Items[0], tc.want)
 			}
 		})
 	}

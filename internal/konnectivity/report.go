@@ -20,27 +20,11 @@ type Options struct {
 	Now           time.Time
 }
 
-// Report says what was checked and what was found.
-type Report struct {
-	APIVersion  string    `json:"apiVersion"`
-	Kind        string    `json:"kind"` // KonnectivityReport
-	GeneratedAt time.Time `json:"generatedAt"`
-	Checked     []Part    `json:"checked"`
-	verify.Results
-}
-
-// Part is a file or an object that has a role in the set.
-type Part struct {
-	Role   string `json:"role"`   // egress, kube-apiserver, konnectivity-server or konnectivity-agent
-	Object string `json:"object"` // its file, and kind and name
-	Image  string `json:"image,omitempty"`
-}
-
 // Verify checks the set in a directory against all rules. The directory holds rendered manifests (*.yaml, *.yml, *.json) anywhere
 // below it, and the pairs under the names that certgen init gives them (konnectivity-agent-server/tls.crt): a file that a manifest
 // names is found by the last two parts of its path. Faults of the set are findings; Verify fails only if the directory cannot be
 // read or holds no manifests, or if a file of CAs cannot be read.
-func Verify(dir string, opts Options) (*Report, error) {
+func Verify(dir string, opts Options) (*verify.Report, error) {
 	s, err := load(dir, opts.Now)
 	if err != nil {
 		return nil, err
@@ -56,23 +40,19 @@ func Verify(dir string, opts Options) (*Report, error) {
 		}
 		s.clientCAs = append(s.clientCAs, b...)
 	}
-	findings := slices.Concat(verify.Run(rules, s, dir), s.pairFindings())
-	r := &Report{
-		APIVersion: certs.APIVersion, Kind: "KonnectivityReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second),
-		Checked: s.parts(),
-	}
-	r.Results = verify.NewResults(findings, len(r.Checked))
-	return r, nil
+	findings := verify.Sort(slices.Concat(verify.Run(rules, s, dir), s.pairFindings()))
+	return verify.NewReport("KonnectivityReport", opts.Now, verify.CountObjects(s.parts(), findings), findings), nil
 }
 
-func (s *set) parts() []Part {
-	out := []Part{}
+// parts are the files and objects that have a role in the set.
+func (s *set) parts() []verify.Checked {
+	var out []verify.Checked
 	if e, err := s.egress(); err == nil {
-		out = append(out, Part{Role: "egress", Object: e.where})
+		out = append(out, verify.Checked{Object: e.where, Purpose: "egress"})
 	}
 	for _, r := range s.roles() {
 		for _, p := range r.programs {
-			out = append(out, Part{Role: r.name, Object: p.String(), Image: p.container.Image})
+			out = append(out, verify.Checked{Object: p.String(), Purpose: verify.Purpose(r.name), Detail: p.container.Image})
 		}
 	}
 	return out

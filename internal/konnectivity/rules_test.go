@@ -63,7 +63,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func (tc example) compare(t *testing.T, report *Report) {
+func (tc example) compare(t *testing.T, report *verify.Report) {
 	t.Helper()
 	severity := tc.severity
 	if severity == "" {

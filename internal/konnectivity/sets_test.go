@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -133,7 +134,7 @@ func kustomize(t testing.TB, namespace string, resources, components []string) s
 	return stdout.String()
 }
 
-func check(t testing.TB, dir string) *Report {
+func check(t testing.TB, dir string) *verify.Report {
 	t.Helper()
 	report, err := Verify(dir, Options{Now: time.Now()})
 	if err != nil {

@@ -44,7 +44,7 @@ type Options struct {
 // Write issues a client certificate and writes the kubeconfig, mode 0600. Unless it is embedded, the pair is in the
 // directory Out.d beside it, and a second Write with the same options replaces the pair. A file with other content is
 // not overwritten. Wrong options give *certs.InvalidError, files in the way *certs.RefusedError.
-func Write(ctx context.Context, opts Options) (*certs.IssueReport, error) {
+func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func (o Options) writePair(ctx context.Context, pair *certs.KeyPair, ca *certs.C
 	return errors.Join(pair.Write(o.pairDir(), certs.Bundle{ca.Certificate}), unlock())
 }
 
-func (o Options) report(action certs.Action, cert, ca *x509.Certificate, now time.Time) *certs.IssueReport {
-	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for", Certificate: certs.Describe(cert, now)}
+func (o Options) report(action certs.Action, cert, ca *x509.Certificate, now time.Time) *certs.Report {
+	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for", Certificate: new(certs.Describe(cert, now))}
 	if o.Embed {
 		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only when they start")
 	} else {
@@ -162,8 +162,7 @@ func (o Options) report(action certs.Action, cert, ca *x509.Certificate, now tim
 	if cert.NotAfter.Equal(ca.NotAfter) {
 		item.Notes = append(item.Notes, "it ends with its CA: rotate the CA before that")
 	}
-	return &certs.IssueReport{
-		APIVersion: certs.APIVersion, Kind: "KubeconfigReport", Item: item,
-		Next: []string{"kubectl --kubeconfig " + o.Out + " auth whoami"},
-	}
+	report := certs.NewReport("KubeconfigReport", item)
+	report.Next = []string{"kubectl --kubeconfig " + o.Out + " auth whoami"}
+	return report
 }

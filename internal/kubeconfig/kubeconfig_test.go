@@ -114,7 +114,7 @@ func TestKubeconfigWorks(t *testing.T) {
 		if strings.Contains(string(data), "-data:") != embed || (pairErr != nil) != embed {
 			t.Errorf("embedded %v: directory of the pair %v, kubeconfig\n%s", embed, pairErr, data)
 		}
-		if report.Kind != "KubeconfigReport" || report.Action != certs.Made || report.Certificate.Subject != "CN=jane,O=dev+O=ops" {
+		if item := report.Items[0]; report.Kind != "KubeconfigReport" || item.Action != certs.Made || item.Certificate.Subject != "CN=jane,O=dev+O=ops" {
 			t.Errorf("got report %+v", report)
 		}
 	}
@@ -132,11 +132,11 @@ func TestKubeconfigIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second.Action != certs.Replaced || second.Certificate.SHA256 == first.Certificate.SHA256 {
-		t.Errorf("got %+v, want another certificate", second.Item)
+	if second.Items[0].Action != certs.Replaced || second.Items[0].Certificate.SHA256 == first.Items[0].Certificate.SHA256 {
+		t.Errorf("got %+v, want another certificate", second.Items[0])
 	}
 	pair, err := certs.ReadKeyPair(opts.Out + ".d")
-	if err != nil || certs.Fingerprint(pair.Certificate) != second.Certificate.SHA256 {
+	if err != nil || certs.Fingerprint(pair.Certificate) != second.Items[0].Certificate.SHA256 {
 		t.Errorf("the pair is %v, %v; want the new one", pair, err)
 	}
 	whoami(t, opts.Out)

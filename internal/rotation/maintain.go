@@ -88,9 +88,7 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	if err != nil {
 		return nil, allowNewCA(err, o)
 	}
-	for _, item := range made.Items {
-		report.Items = append(report.Items, RenewItem{Path: item.Path, Action: item.Action, Reason: item.Reason, Notes: item.Notes})
-	}
+	report.Items = append(report.Items, made.Items...)
 	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
 	if report.Apply, err = c.PlanApply(ctx, apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}); err != nil {
 		return nil, err

@@ -15,23 +15,11 @@ import (
 
 // RenewReport says what Renew or Maintain did.
 type RenewReport struct {
-	APIVersion string        `json:"apiVersion"`
-	Kind       string        `json:"kind"` // RenewReport
-	Items      []RenewItem   `json:"items"`
-	Apply      *apply.Report `json:"apply,omitempty"` // of Maintain
+	*certs.Report               // an item for each rotation that was done, and for each pair that was looked at
+	Apply         *apply.Report `json:"apply,omitempty"` // of Maintain
 }
 
-func newRenewReport() *RenewReport {
-	return &RenewReport{APIVersion: certs.APIVersion, Kind: "RenewReport", Items: []RenewItem{}}
-}
-
-// RenewItem is one rotation that was done, or one pair that was looked at.
-type RenewItem struct {
-	Path   string       `json:"path"`
-	Action certs.Action `json:"action"`
-	Reason string       `json:"reason"`
-	Notes  []string     `json:"notes,omitempty"`
-}
+func newRenewReport() *RenewReport { return &RenewReport{Report: certs.NewReport("RenewReport")} }
 
 // end brings the rotation that is under way to its end, in the direction in which it was going.
 func (r *RenewReport) end(ctx context.Context, opts Options, state *State) error {
@@ -42,7 +30,7 @@ func (r *RenewReport) end(ctx context.Context, opts Options, state *State) error
 	if _, err := Abort(ctx, opts); err != nil {
 		return err
 	}
-	r.Items = append(r.Items, RenewItem{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " + state.Rotation})
+	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " + state.Rotation})
 	return nil
 }
 
@@ -97,7 +85,7 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 
 // renew rotates the leaves, all of one CA, when one of them is due.
 func (r *RenewReport) renew(ctx context.Context, p *procedure) error {
-	var kept []RenewItem
+	var kept []certs.Item
 	for _, dir := range p.leafDirs {
 		why, due, err := p.due(dir)
 		if err != nil {
@@ -106,7 +94,7 @@ func (r *RenewReport) renew(ctx context.Context, p *procedure) error {
 		if due {
 			return r.rotate(ctx, p.opts, p.opts.store.Path(dir), why)
 		}
-		kept = append(kept, RenewItem{Path: p.opts.store.Path(dir), Action: certs.Kept, Reason: why})
+		kept = append(kept, certs.Item{Path: p.opts.store.Path(dir), Action: certs.Kept, Reason: why})
 	}
 	r.Items = append(r.Items, kept...)
 	return nil
@@ -116,7 +104,7 @@ func (r *RenewReport) rotate(ctx context.Context, opts Options, path, why string
 	if _, err := Run(ctx, opts); err != nil {
 		return err
 	}
-	r.Items = append(r.Items, RenewItem{Path: path, Action: certs.Replaced, Reason: why})
+	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Replaced, Reason: why})
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/live"
 )
 
-func has(r *live.Report, id string, severity verify.Severity, evidence string) bool {
+func has(r *verify.Report, id string, severity verify.Severity, evidence string) bool {
 	for _, f := range r.Findings {
 		if f.ID == id && f.Severity == severity && strings.Contains(f.Evidence, evidence) {
 			return true

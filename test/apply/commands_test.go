@@ -14,7 +14,6 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster/apply"
-	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -116,7 +115,7 @@ func TestCommands(t *testing.T) {
 	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +it answered 401`, `^FAILED: \d+ checked, 1 errors`)
 	match(t, stderr, `^certgen: P11 endpoint localhost:\d+: it answered 401: `)
 	stdout, _ = certgen(t, e, 1, append(check, "--dir="+other, "-o=json")...)
-	var report live.Report
+	var report verify.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Kind != "LiveReport" || report.Summary.Errors != 1 || report.Findings[0].ID != "K06" {
 		t.Errorf("got %+v, %v; want K06", report, err)
 	}

@@ -16,6 +16,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/cluster/live"
@@ -136,7 +137,7 @@ func (l *suite) patch(patch string) {
 	}
 }
 
-func (l *suite) check(o live.Options) *live.Report {
+func (l *suite) check(o live.Options) *verify.Report {
 	l.Helper()
 	o.Service = l.service
 	report, err := live.Check(l.Context(), l.cluster.Cluster, o)

@@ -87,12 +87,6 @@ func Sort(findings []Finding) []Finding {
 	return slices.Compact(findings)
 }
 
-// Results are the end of every report.
-type Results struct {
-	Findings []Finding `json:"findings"` // the worst first
-	Summary  Summary   `json:"summary"`
-}
-
 // Summary counts.
 type Summary struct {
 	Checked int `json:"checked"`
@@ -104,17 +98,6 @@ type Tally struct {
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
 	Infos    int `json:"infos"`
-}
-
-// NewResults sorts the findings about so many checked things.
-func NewResults(findings []Finding, checked int) Results {
-	findings = Sort(append([]Finding{}, findings...)) // never null in JSON
-	return Results{Findings: findings, Summary: Summary{checked, Count(findings)}}
-}
-
-// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
-func (r *Results) Failed(strict bool) bool {
-	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
 }
 
 // Count tallies findings.

@@ -92,7 +92,7 @@ func TestFlatDirectory(t *testing.T) {
 	r := mustVerify(t, Options{}, dir)
 	var got []string
 	for _, c := range r.Checked {
-		got = append(got, fmt.Sprintf("%s %s", filepath.Base(c.Path), c.Purpose))
+		got = append(got, fmt.Sprintf("%s %s", filepath.Base(c.Object), c.Purpose))
 	}
 	want := []string{"both.pem server", "ca.crt CA", "cfssl.pem server", "front-proxy-ca.crt CA", "front-proxy-client.crt front-proxy", "lone.key key"}
 	if diff := cmp.Diff(want, got); diff != "" {

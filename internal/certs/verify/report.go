@@ -4,6 +4,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -32,22 +33,49 @@ func (o Options) allowedNames() []string {
 // Report says what was checked and what was found.
 type Report struct {
 	APIVersion  string    `json:"apiVersion"`
-	Kind        string    `json:"kind"` // VerifyReport
+	Kind        string    `json:"kind"` // VerifyReport, of files; LiveReport, of a cluster; KonnectivityReport
 	GeneratedAt time.Time `json:"generatedAt"`
 	Checked     []Checked `json:"checked"`
-	Results
+	Findings    []Finding `json:"findings"` // the worst first
+	Summary     Summary   `json:"summary"`
 }
 
-// Checked is one certificate, or a key without one.
+// Checked is one thing that was looked at.
 type Checked struct {
-	Path       string     `json:"path"`
-	Purpose    Purpose    `json:"purpose"`
-	ServerName string     `json:"serverName,omitempty"` // that kube-aggregator asks for
-	Subject    string     `json:"subject,omitempty"`
-	NotAfter   *time.Time `json:"notAfter,omitempty"`
-	// Certificate is all that it says; nil for a key without one.
-	Certificate *certs.CertificateInfo `json:"certificate,omitempty"`
+	Object      string                 `json:"object"`               // as findings call it
+	Purpose     Purpose                `json:"purpose,omitempty"`    // what it is for
+	ServerName  string                 `json:"serverName,omitempty"` // that kube-aggregator asks for
+	Detail      string                 `json:"detail,omitempty"`     // of a certificate its subject
+	NotAfter    *time.Time             `json:"notAfter,omitempty"`
+	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all that a file's certificate says
 	Tally
+}
+
+// NewReport returns a report of that kind, with what was found about what was checked.
+func NewReport(kind string, now time.Time, checked []Checked, findings []Finding) *Report {
+	findings = Sort(append([]Finding{}, findings...)) // never null in JSON
+	return &Report{
+		APIVersion: certs.APIVersion, Kind: kind, GeneratedAt: now.UTC().Truncate(time.Second),
+		Checked: checked, Findings: findings, Summary: Summary{len(checked), Count(findings)},
+	}
+}
+
+// CountObjects counts findings with the object that they name, and adds objects of which nothing else is known.
+func CountObjects(checked []Checked, findings []Finding) []Checked {
+	for _, f := range findings {
+		if !slices.ContainsFunc(checked, func(c Checked) bool { return c.Object == f.Object }) {
+			checked = append(checked, Checked{Object: f.Object})
+		}
+	}
+	for i := range checked {
+		checked[i].Tally = Count(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Object != checked[i].Object }))
+	}
+	return checked
+}
+
+// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
+func (r *Report) Failed(strict bool) bool {
+	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
 }
 
 // Paths verifies the certificates in files and directories and everything below them, each with the key and the ca.crt
@@ -60,20 +88,19 @@ func Paths(paths []string, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{APIVersion: certs.APIVersion, Kind: "VerifyReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second)}
+	var checked []Checked
 	var all []Finding
 	for _, t := range targets {
 		findings := Sort(Run(checks, t, t.path))
-		c := Checked{Path: t.path, Purpose: t.purpose, ServerName: t.serverName, Tally: Count(findings)}
+		c := Checked{Object: t.path, Purpose: t.purpose, ServerName: t.serverName, Tally: Count(findings)}
 		if t.leaf != nil {
 			info := certs.Describe(t.leaf, opts.Now)
-			c.Certificate, c.Subject, c.NotAfter = &info, info.Subject, &info.NotAfter
+			c.Certificate, c.Detail, c.NotAfter = &info, info.Subject, &info.NotAfter
 		}
-		r.Checked = append(r.Checked, c)
+		checked = append(checked, c)
 		all = append(all, findings...)
 	}
-	r.Results = NewResults(all, len(r.Checked))
-	return r, nil
+	return NewReport("VerifyReport", opts.Now, checked, all), nil
 }
 
 // Left names a time that is left as people do: in days, and below two days in hours or minutes. It rounds down.

@@ -32,24 +32,6 @@ type Options struct {
 	ProxyClient string
 }
 
-// Report says what was checked in a cluster and what was found.
-type Report struct {
-	APIVersion  string    `json:"apiVersion"`
-	Kind        string    `json:"kind"` // LiveReport
-	GeneratedAt time.Time `json:"generatedAt"`
-	Service     string    `json:"service"` // NAMESPACE/NAME
-	Checked     []Checked `json:"checked"`
-	verify.Results
-}
-
-// Checked is one thing that was looked at.
-type Checked struct {
-	Object   string     `json:"object"` // as findings call it
-	Detail   string     `json:"detail"`
-	NotAfter *time.Time `json:"notAfter,omitempty"` // of the certificate that it serves or stores
-	verify.Tally
-}
-
 // Validate returns an certs.InvalidError for each wrong value, joined.
 func (o Options) Validate() error { return o.Service.Validate() }
 
@@ -93,7 +75,7 @@ type probe struct {
 // Check looks at a running cluster as kube-aggregator and the API servers do, with the bytes that are there, and returns
 // what is wrong. It changes nothing. What the cluster does not answer that decides about everything else is an error:
 // its APIServices and endpoints.
-func Check(ctx context.Context, c *cluster.Cluster, o Options) (*Report, error) {
+func Check(ctx context.Context, c *cluster.Cluster, o Options) (*verify.Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -229,33 +211,19 @@ func (o *observed) proxyObject() string {
 }
 
 // report runs the checks and counts what they found about each object.
-func (o *observed) report() *Report {
-	r := &Report{
-		APIVersion: certs.APIVersion, Kind: "LiveReport", GeneratedAt: o.now.UTC().Truncate(time.Second),
-		Service: o.service.Namespace + "/" + o.service.Name, Checked: o.checked(),
-	}
+func (o *observed) report() *verify.Report {
 	findings := verify.Sort(verify.Run(checks, o, o.serviceObject()))
-	for _, f := range findings {
-		if !slices.ContainsFunc(r.Checked, func(c Checked) bool { return c.Object == f.Object }) {
-			r.Checked = append(r.Checked, Checked{Object: f.Object})
-		}
-	}
-	for i := range r.Checked {
-		c := &r.Checked[i]
-		c.Tally = verify.Count(slices.DeleteFunc(slices.Clone(findings), func(f verify.Finding) bool { return f.Object != c.Object }))
-	}
-	r.Results = verify.NewResults(findings, len(r.Checked))
-	return r
+	return verify.NewReport("LiveReport", o.now, verify.CountObjects(o.checked(), findings), findings)
 }
 
 // checked lists what was looked at, whether or not something is wrong with it.
-func (o *observed) checked() []Checked {
-	out := []Checked{{Object: o.serviceObject(), Detail: fmt.Sprintf("%d endpoints, name %s", len(o.endpoints), o.service.ServerName())}}
+func (o *observed) checked() []verify.Checked {
+	out := []verify.Checked{{Object: o.serviceObject(), Detail: fmt.Sprintf("%d endpoints, name %s", len(o.endpoints), o.service.ServerName())}}
 	for _, a := range o.apiServices {
-		out = append(out, Checked{Object: apiServiceObject(a), Detail: fmt.Sprintf("%d CAs in its caBundle, Available %s", len(certs.LenientBundle(a.Spec.CABundle)), available(a).Status)})
+		out = append(out, verify.Checked{Object: apiServiceObject(a), Detail: fmt.Sprintf("%d CAs in its caBundle, Available %s", len(certs.LenientBundle(a.Spec.CABundle)), available(a).Status)})
 	}
 	for i, e := range o.endpoints {
-		c := Checked{Object: endpointObject(e), Detail: "ready"}
+		c := verify.Checked{Object: endpointObject(e), Detail: "ready"}
 		if !e.Ready {
 			c.Detail = "not ready"
 		}
@@ -267,16 +235,16 @@ func (o *observed) checked() []Checked {
 		out = append(out, c)
 	}
 	for _, s := range o.stored {
-		out = append(out, Checked{Object: s.object, Detail: s.chain[0].Subject.String(), NotAfter: new(s.chain[0].NotAfter.UTC())})
+		out = append(out, verify.Checked{Object: s.object, Detail: s.chain[0].Subject.String(), NotAfter: new(s.chain[0].NotAfter.UTC())})
 	}
 	for i, a := range o.answers {
 		if i == 0 || a.kubeAPIServer != o.answers[i-1].kubeAPIServer {
-			out = append(out, Checked{Object: "kube-apiserver " + a.kubeAPIServer, Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
+			out = append(out, verify.Checked{Object: "kube-apiserver " + a.kubeAPIServer, Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
 		}
 	}
-	out = append(out, Checked{Object: cluster.TrustObject, Detail: "whom API servers believe"})
+	out = append(out, verify.Checked{Object: cluster.TrustObject, Detail: "whom API servers believe"})
 	if o.proxy != nil {
-		out = append(out, Checked{
+		out = append(out, verify.Checked{
 			Object: o.proxyObject(), Detail: fmt.Sprintf("%d endpoints probed", len(o.probes)), NotAfter: new(o.proxy.Certificate.NotAfter.UTC()),
 		})
 	}

@@ -92,7 +92,7 @@ func TestFindings(t *testing.T) {
 			}) {
 				t.Errorf("want %s %s %s with %q, got %+v", tc.severity, tc.id, tc.object, tc.evidence, r.Findings)
 			}
-			if !slices.ContainsFunc(r.Checked, func(c Checked) bool { return c.Object == tc.object && c.Errors+c.Warnings+c.Infos > 0 }) {
+			if !slices.ContainsFunc(r.Checked, func(c verify.Checked) bool { return c.Object == tc.object && c.Errors+c.Warnings+c.Infos > 0 }) {
 				t.Errorf("want the finding counted with %s, got %+v", tc.object, r.Checked)
 			}
 			if wantFailed := tc.severity == verify.Error; wantFailed && !r.Failed(false) || r.Failed(false) && r.Summary.Errors == 0 {
