@@ -94,6 +94,9 @@ PATH=$GOBIN:$PATH go-to-protobuf --go-header-file "$boilerplate" --output-dir "$
   --packages "$(packages "${roots[@]}" | paste -sd, -)$(printf ',-%s' "${others[@]}")" \
   --apimachinery-packages -k8s.io/apimachinery/pkg/util/intstr,-k8s.io/apimachinery/pkg/api/resource,-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1
 
+# The kit's own: a project has no such folder.
+[ ! -d internal/konnectivity ] || GOFLAGS=${GOFLAGS/-mod=mod/-mod=readonly} go generate ./internal/konnectivity
+
 # What conversion-gen cannot do it leaves as a comment, and what a person must write is missing then.
 unwritten() { # FILE
   awk '

@@ -163,11 +163,7 @@ func (s *set) expand(w *workload, c corev1.Container, arg string) string {
 // enabled tells whether a flag that is off by default is on.
 func (p *program) enabled(flag string) bool { return p.flags[flag] == "true" }
 
-// defaults are those of the flags that the rules compare. The option packages that have them are not imported: they would bring the
-// server and the agent, and a module that is none of ours. A test compares with what the programs say.
-var defaults = map[string]string{
-	"mode": "grpc", "server-port": "8090", "server-count": "1", "lease-namespace": "kube-system", "lease-label": "k8s-app=konnectivity-server",
-}
+//go:generate go run -modfile=../../pkg/envtest/pins/konnectivity.mod gen.go lease-label lease-namespace mode server-count server-port
 
 // flag returns the value of a flag, or its default.
 func (p *program) flag(name string) string { return cmp.Or(p.flags[name], defaults[name]) }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -136,33 +135,6 @@ func TestRefused(t *testing.T) {
 	} {
 		if out := validate(t, tc.program, append(slices.Clone(tc.program.container.Args), tc.arg)...); !strings.Contains(out, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, out, tc.want)
-		}
-	}
-}
-
-// TestDefaults: the rules know the defaults of the programs' flags.
-func TestDefaults(t *testing.T) {
-	t.Parallel()
-	s, err := load(newSet(t, static.files(t)), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers, agents := map[string]string{}, map[string]string{}
-	for p, got := range map[*program]map[string]string{s.servers[0]: servers, s.agents[0]: agents} {
-		help, err := exec.CommandContext(t.Context(), binary(p), "--help").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v", binary(p), err)
-		}
-		for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) .*\(default "?(.*?)"?\)$`).FindAllStringSubmatch(string(help), -1) {
-			got[match[1]] = match[2]
-		}
-	}
-	for flag, want := range defaults {
-		if got := servers[flag]; got != want {
-			t.Errorf("the server's default of --%s is %q, the rules have %q", flag, got, want)
-		}
-		if got, ok := agents[flag]; ok && got != want {
-			t.Errorf("the agent's default of --%s is %q, the rules have %q", flag, got, want)
 		}
 	}
 }
