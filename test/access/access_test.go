@@ -225,10 +225,21 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			t.Run("certgen", func(t *testing.T) {
-				out := verify(t, shared, kubeconfig)
-				for _, address := range []string{host, strings.TrimPrefix(shared.Servers[0].URL, "https://")} {
-					if !slices.ContainsFunc(p.reached(), func(a string) bool { return port(a) == port(address) }) {
-						t.Errorf("the proxy connected to %q, want %s\n%s", p.reached(), address, out)
+				endpoint := strings.TrimPrefix(shared.Servers[0].URL, "https://")
+				for _, tc := range []struct {
+					args []string
+					want []string
+				}{
+					{[]string{"verify"}, []string{host, endpoint}},
+					{[]string{"apply", "--dir=" + shared.PKI()}, []string{host}},
+					{[]string{"rotate", "serving", "--dir=" + shared.PKI(), "--kube-apiserver=" + shared.Admin(t).Host, "--hold=2s"}, []string{host, endpoint}},
+				} {
+					before := len(p.reached())
+					out := certgen(t, shared, kubeconfig, nil, tc.args...)
+					for _, address := range tc.want {
+						if reached := p.reached()[before:]; !slices.ContainsFunc(reached, func(a string) bool { return port(a) == port(address) }) {
+							t.Errorf("certgen %v: the proxy connected to %q, want %s\n%s", tc.args, reached, address, out)
+						}
 					}
 				}
 			})
@@ -269,18 +280,18 @@ func watches(t *testing.T, kubeconfig string) {
 	t.Error("the watch ended without the object")
 }
 
-// verify runs certgen verify, which connects to kube-apiservers and to the Service's endpoints.
-func verify(t *testing.T, e *envtest.Environment, kubeconfig string, environment ...string) string {
+// certgen runs a command, which connects to kube-apiservers and, but for apply, to the Service's endpoints.
+func certgen(t *testing.T, e *envtest.Environment, kubeconfig string, environment []string, args ...string) string {
 	t.Helper()
 	var out strings.Builder
-	cmd := exec.CommandContext(t.Context(), e.Certgen(), "verify", "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)
+	cmd := exec.CommandContext(t.Context(), e.Certgen(), append(args, "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)...)
 	cmd.Env = append(cmd.Environ(), environment...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := e.StartCommand(cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("certgen verify: %v\n%s", err, out.String())
+		t.Errorf("certgen %v: %v\n%s", args, err, out.String())
 	}
 	return out.String()
 }
@@ -392,12 +403,12 @@ func TestProxyVariables(t *testing.T) {
 		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
 	}
 	before := len(p.reached())
-	verify(t, e, kubeconfig, variable)
+	certgen(t, e, kubeconfig, []string{variable}, "verify")
 	if after := p.reached()[before:]; len(after) == 0 || slices.Contains(after, e.Servers[0].Address()) {
 		t.Errorf("for certgen verify, the proxy connected to %q, want kube-apiserver and not the endpoint %s", after, e.Servers[0].Address())
 	}
 	before = len(p.reached())
-	verify(t, e, kubeconfig, variable, "NO_PROXY=10.0.0.0/8")
+	certgen(t, e, kubeconfig, []string{variable, "NO_PROXY=10.0.0.0/8"}, "verify")
 	if after := p.reached()[before:]; len(after) > 0 {
 		t.Errorf("for certgen verify with NO_PROXY, the proxy connected to %q, want nothing", after)
 	}
