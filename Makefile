@@ -21,7 +21,7 @@ run: ## Start a control plane with our API behind it; Ctrl-C stops it. What of i
 	  echo "First run with $$(nproc) CPUs: in an empty cache the server takes about $$((1 + 4 / $$(nproc))) minutes to compile. kube-controller-manager follows while you use the API."; \
 	else \
 	  echo "First run with $$(nproc) CPUs: in an empty cache it takes about $$((1 + 10 / $$(nproc))) minutes. It downloads 0.7 GB of modules and compiles the server, etcd, kube-apiserver and kubectl."; fi
-	@go build -o bin/run-env ./pkg/envtest/run && exec bin/run-env
+	@go run ./pkg/envtest/build bin/run-env ./pkg/envtest/run && exec bin/run-env
 
 .PHONY: run-clean
 run-clean: ## Forget the objects and logs of `make run`.
@@ -43,8 +43,13 @@ build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity, once for a machine; bin/1.36 leads to them.
-	@dir=$$(go run ./pkg/envtest/setup) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
+	@dir=$$(go run ./pkg/envtest/setup $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
+
+# kubectl of the control plane, for who has none.
+.PHONY: kubectl
+kubectl:
+	@[ -x bin/1.36/kubectl ] || command -v kubectl >/dev/null || $(MAKE) --no-print-directory controlplane PROGRAMS=kubectl
 
 .PHONY: image
 image: ## Write the container images into bin/images/, without Docker: make image PLATFORMS=linux/amd64,linux/arm64
@@ -95,7 +100,7 @@ test-attacks: controlplane build ## Attack the server for a minute in each way, 
 	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
-test-all: needs-test-generate-kind ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
+test-all: needs-test-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
 	$(MAKE) test test-without-sample test-security
 	$(MAKE) test-minors test-quickstart test-attacks test-fips test-image test-bump test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity verify
@@ -143,11 +148,11 @@ benchmark-konnectivity: needs-test controlplane build ## Compare get, list and w
 ##@ Deploy
 
 .PHONY: deploy
-deploy: ## Install OVERLAY (default sample/manifests/kind) into the cluster of the kubeconfig: make deploy IMAGE=... CERTGEN_IMAGE=...
+deploy: kubectl ## Install OVERLAY (default sample/manifests/kind) into the cluster of the kubeconfig: make deploy IMAGE=... CERTGEN_IMAGE=...
 	@OVERLAY="$(OVERLAY)" IMAGE="$(IMAGE)" CERTGEN_IMAGE="$(CERTGEN_IMAGE)" scripts/deploy.sh
 
 .PHONY: undeploy
-undeploy: ## Take it out and keep the data; make undeploy PURGE=1 leaves nothing.
+undeploy: kubectl ## Take it out and keep the data; make undeploy PURGE=1 leaves nothing.
 	@OVERLAY="$(OVERLAY)" PURGE="$(PURGE)" scripts/undeploy.sh
 
 ##@ Try it on kind
@@ -157,7 +162,7 @@ kind-up: ## Create the cluster KIND_CLUSTER (default workshop) from KIND_NODE_IM
 	@scripts/kind.sh up
 
 .PHONY: kind-load
-kind-load: needs-kind image ## Bring the images into the cluster.
+kind-load: needs-kind kubectl image ## Bring the images into the cluster.
 	@scripts/kind.sh load
 
 .PHONY: kind-deploy
@@ -165,15 +170,15 @@ kind-deploy: kind-load ## Install OVERLAY (default sample/manifests/kind) with t
 	@scripts/kind.sh deploy
 
 .PHONY: kind-test
-kind-test: ## Run the end-to-end suites on it (default: default, then uninstall): make kind-test SUITE=production
+kind-test: needs-kind-suites kubectl ## Run the end-to-end suites on it (default: default, then uninstall): make kind-test SUITE=production
 	@scripts/kind-test.sh $(SUITE)
 
 .PHONY: kind-test-all
-kind-test-all: needs-kind image ## Make a cluster, run SUITE on it (default: all suites, 25 minutes), and remove it.
+kind-test-all: needs-kind-suites kubectl image ## Make a cluster, run SUITE on it (default: all suites, 25 minutes), and remove it.
 	@scripts/kind-test.sh all $(SUITE)
 
 .PHONY: kind-test-konnectivity
-kind-test-konnectivity: needs-kind image controlplane ## Make a cluster behind konnectivity, test it, and remove it (KEEP=1 does not).
+kind-test-konnectivity: needs-kind-suites image controlplane ## Make a cluster behind konnectivity, test it, and remove it (KEEP=1 does not).
 	@KEEP="$(KEEP)" scripts/kind-konnectivity.sh
 
 .PHONY: kind-down

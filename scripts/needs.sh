@@ -2,7 +2,7 @@
 # Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
 # message, with the command that installs it. As root on Debian it is installed, but for a container engine.
 #
-# Usage: scripts/needs.sh test|generate|kind ...
+# Usage: scripts/needs.sh test|generate|kind|suites ...     suites are those that run on kind
 # Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
 
@@ -24,18 +24,25 @@ test      node                node               nodejs              runs client
 test      npm                 npm                npm                 fetches them, the first time
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             $engine             -                   runs the nodes of kind clusters
+suites    curl                curl               curl                runs the commands of docs/access.md and docs/second-scheduler.md
+suites    openssl             openssl            openssl             reads the certificate of kube-apiserver
 END
 }
 
 missing=() packages=() by_hand=
 while read -r who what how package why; do
   [[ " $* " == *" $who "* ]] || continue
-  if found "$how"; then continue; fi
+  if found "$how" || [[ " ${packages[*]} " == *" $package "* ]]; then continue; fi
   missing+=("$what ($why)")
   if [ "$package" = - ]; then by_hand="install $what, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"; else packages+=("$package"); fi
 done < <(table)
 if [[ " $* " == *" test "* ]] && [ "$(id -u)" != 0 ]; then
   echo "not root: tests of several hosts, which make network namespaces, are skipped; go test -v names them" >&2
+fi
+if [[ " $* " == *" test "* ]] && [ "$(id -u)" = 0 ] && ! unshare --net true 2>/dev/null; then
+  echo "missing: the right to make network namespaces, although this is root" >&2
+  echo "hint: give the container CAP_SYS_ADMIN and CAP_NET_ADMIN, as docker run --privileged does" >&2
+  exit 1
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

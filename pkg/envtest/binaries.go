@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/extension-apiserver/internal/gobuild"
 )
 
 const (
@@ -143,8 +145,10 @@ func (b *binaries) ensure(ctx context.Context, names ...string) error {
 		return b.notWritable(err)
 	}
 	defer lock.Close() // which unlocks
-	waiting := func() string { return "waits for another process that builds the control plane in " + b.cache }
-	if err := tell(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
+	waiting := func() string {
+		return "control plane: waits for another process that builds the control plane in " + b.cache
+	}
+	if err := gobuild.Tell(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
 		return err
 	}
 	// Again: the other process built them.

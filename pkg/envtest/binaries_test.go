@@ -159,6 +159,9 @@ func TestCannotBuild(t *testing.T) {
 		script(t, filepath.Join(dir, "go"), "#!/bin/sh\n[ \"$1\" = build ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 		wantError(t, b.ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
+		script(t, filepath.Join(dir, "go"), "#!/bin/sh\n[ \"$1\" = run ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
+		_, err := Build(t.Context(), "./nowhere")
+		wantError(t, err, "build ./nowhere", "no space left on device", "GB once, in the directories of go env GOCACHE")
 	})
 }
 

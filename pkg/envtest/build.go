@@ -6,41 +6,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"example.com/extension-apiserver/internal/gobuild"
 )
-
-// Whoever waits hears after firstWord why, and then every otherWords.
-const firstWord, otherWords = 2 * time.Second, 10 * time.Second
-
-// tell calls f and tells meanwhile what is done.
-func tell(to io.Writer, doing func() string, f func() error) error {
-	done := make(chan struct{})
-	var telling sync.WaitGroup
-	defer telling.Wait()
-	defer close(done)
-	telling.Go(func() {
-		for wait := firstWord; ; wait = otherWords {
-			select {
-			case <-done:
-				return
-			case <-time.After(wait):
-				fmt.Fprintf(to, "control plane: %s\n", doing())
-			}
-		}
-	})
-	return f()
-}
 
 // build builds programs of the same pins into the cache, under names of their own until they are whole. One command builds them all:
 // what they share is compiled once, and one is linked while another compiles.
@@ -63,11 +40,13 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 	if err := os.MkdirAll(fresh, 0o700); err != nil {
 		return b.notWritable(err)
 	}
-	began, log := time.Now(), &buildLog{}
-	doing := func() string { return cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache)) }
-	err := tell(b.progress, doing, func() error {
-		if log.stale(ctx, module, packages) {
-			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.estimate())
+	began, log := time.Now(), &gobuild.Log{}
+	doing := func() string {
+		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
+	}
+	err := gobuild.Tell(b.progress, doing, func() error {
+		if log.CountStale(goInPins(ctx, module, append([]string{"list", "-trimpath", "-mod=readonly"}, gobuild.Stale(packages...)...)), runGroup) {
+			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
 		cmd := goInPins(ctx, module, append(append(buildArgs(set), "-v", "-o", fresh+string(filepath.Separator)), packages...))
 		cmd.Stdout, cmd.Stderr = log, log
@@ -77,18 +56,15 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		hint := "it needs the Go module proxy once: GOPROXY"
-		if strings.Contains(log.errors(), "no space left on device") {
-			hint = "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB in that of " + cacheVariable
-		}
-		return fmt.Errorf("build %s with the pins in %s: %w; what go said: %s; %s", what, module, err, log.errors(), hint)
+		return fmt.Errorf("build %s with the pins in %s: %w; what go said: %s; %s", what, module, err, log.Errors(5),
+			cmp.Or(log.Hint(), "it needs the Go module proxy once: GOPROXY"))
 	}
 	for _, p := range programs {
 		if err := os.Rename(filepath.Join(fresh, p.execName()), b.path(p.name)); err != nil {
 			return b.notWritable(err)
 		}
 	}
-	if took := time.Since(began); took > firstWord {
+	if took := time.Since(began); took > gobuild.FirstWord {
 		fmt.Fprintf(b.progress, "control plane: built %s in %.0fs\n", what, took.Seconds())
 	}
 	return nil
@@ -115,10 +91,7 @@ func (b *binaries) download(ctx context.Context, names ...string) {
 // goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and flags that differ
 // would compile everything again.
 func goInPins(ctx context.Context, module string, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = module
-	cmd.Env = append(cmd.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
-	return cmd
+	return goIn(ctx, module, []string{"GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0"}, args...)
 }
 
 // runGroup runs a command that starts others, which end with it.
@@ -130,82 +103,6 @@ func runGroup(cmd *exec.Cmd) (err error) {
 		return err
 	}
 	return cmd.Wait()
-}
-
-// buildLog counts the packages that go build -v names, which are those that it compiles, and keeps what else it says.
-type buildLog struct {
-	mu       sync.Mutex
-	partial  []byte
-	compiled int
-	total    int // of what must be compiled; 0 until that is known
-	loaded   int
-	other    []string
-}
-
-// secondsPerPackage is what one CPU takes to compile a package of a control plane, measured: 2,300 in 390 s on 2 CPUs.
-const secondsPerPackage = 0.34
-
-// stale counts the packages that must be compiled, for which their modules are downloaded, and tells whether they are many. Where it
-// cannot, the build says why.
-func (l *buildLog) stale(ctx context.Context, module string, packages []string) bool {
-	cmd := goInPins(ctx, module, append([]string{"list", "-trimpath", "-mod=readonly", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, packages...))
-	var stdout bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, l
-	if err := runGroup(cmd); err != nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.total = len(strings.Fields(stdout.String()))
-	return l.total > 100
-}
-
-// estimate says how long the build will take.
-func (l *buildLog) estimate() string {
-	minutes := float64(l.total) * secondsPerPackage / float64(runtime.GOMAXPROCS(0)) / 60
-	return fmt.Sprintf("%d packages, about %.0f minutes with %d CPUs", l.total, math.Ceil(minutes), runtime.GOMAXPROCS(0))
-}
-
-// Write takes what go prints, in any pieces.
-func (l *buildLog) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.partial = append(l.partial, data...)
-	for {
-		line, rest, whole := bytes.Cut(l.partial, []byte("\n"))
-		if !whole {
-			return len(data), nil
-		}
-		l.partial = rest
-		switch text := string(line); {
-		case strings.HasPrefix(text, "go: downloading "):
-			l.loaded++
-		case !strings.ContainsAny(text, " :"):
-			l.compiled++
-		default:
-			l.other = append(l.other, text)
-		}
-	}
-}
-
-// String says how far it is; nothing when it only links.
-func (l *buildLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.total > 0 && l.compiled > 0:
-		return fmt.Sprintf("%d of %d packages compiled", min(l.compiled, l.total), l.total)
-	case l.loaded > 0:
-		return fmt.Sprintf("%d modules downloaded", l.loaded)
-	}
-	return ""
-}
-
-// errors are the last lines that are no progress.
-func (l *buildLog) errors() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.other[max(0, len(l.other)-5):], "; ")
 }
 
 // kit is the module that this package is of.
@@ -222,6 +119,11 @@ var built struct {
 // directory, which in a test is that of its package. One of the kit is built with the pins of the kit, as its own project needs
 // only those of what it imports. In a process a package is built once.
 func Build(ctx context.Context, pkg string) (file string, err error) {
+	return buildWith(ctx, pkg, io.Discard)
+}
+
+// buildWith tells how far it is.
+func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string, err error) {
 	built.Lock()
 	defer built.Unlock()
 	if file, found := built.files[pkg]; found {
@@ -230,15 +132,19 @@ func Build(ctx context.Context, pkg string) (file string, err error) {
 	dir, settings := "", []string(nil)
 	if strings.HasPrefix(pkg, kit+"/") {
 		settings = []string{"GOWORK=off", "GOFLAGS=" + strings.ReplaceAll(os.Getenv("GOFLAGS"), "-mod=mod", "")}
-		if dir, err = goOutput(ctx, "", nil, "list", "-m", "-f", "{{.Dir}}", kit); err != nil {
+		if dir, err = goOutput(ctx, &gobuild.Log{}, "", nil, "list", "-m", "-f", "{{.Dir}}", kit); err != nil {
 			return "", fmt.Errorf("find the kit in the module of the working directory: %w", err)
 		}
 	}
 	// go run keeps what it links in Go's build cache, as go build does not. When it links, it tells of a file in a directory for
 	// its own work, which is gone now; when it finds what was linked, of that. Sources may be edited meanwhile.
 	for range 5 {
-		file, err = goOutput(ctx, dir, settings, "run", "-exec=echo", "-ldflags="+versionFlags(pinned(DefaultMinor, "k8s.io/kubernetes")), pkg)
-		if err != nil {
+		log := &gobuild.Log{}
+		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
+		if err := log.Tell(progress, pkg, list, runGroup, func() error {
+			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo", "-ldflags="+versionFlags(pinned(DefaultMinor, "k8s.io/kubernetes")), pkg)
+			return err
+		}); err != nil {
 			return "", fmt.Errorf("build %s: %w", pkg, err)
 		}
 		if executable(file) {
@@ -252,15 +158,21 @@ func Build(ctx context.Context, pkg string) (file string, err error) {
 	return "", fmt.Errorf("build %s: its sources change while it is built, or go run did not keep it: there is no %q", pkg, file)
 }
 
-// goOutput returns what a go command prints.
-func goOutput(ctx context.Context, dir string, settings []string, args ...string) (string, error) {
+// goIn is a go command in a directory.
+func goIn(ctx context.Context, dir string, settings []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Environ(), settings...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	return cmd
+}
+
+// goOutput returns what a go command prints, but for its progress.
+func goOutput(ctx context.Context, log *gobuild.Log, dir string, settings []string, args ...string) (string, error) {
+	cmd := goIn(ctx, dir, settings, args...)
+	var stdout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, log
 	if err := runGroup(cmd); err != nil {
-		return "", errors.Join(fmt.Errorf("go %s: %w", strings.Join(args, " "), err), errors.New(strings.TrimSpace(stderr.String())))
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, log.Failure())
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

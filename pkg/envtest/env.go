@@ -160,8 +160,8 @@ func (e *Environment) findServer() (err error) {
 		}
 		return nil
 	}
-	building := func() string { return "builds our server " + e.options.Server }
-	return tell(e.options.buildProgress(), building, func() error { e.server, err = Build(e.ctx, e.options.Server); return err })
+	e.server, err = buildWith(e.ctx, e.options.Server, e.options.buildProgress())
+	return err
 }
 
 // Binary is the path of a program of the control plane, such as kubectl. One that the environment did not start may not be built yet.

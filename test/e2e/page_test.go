@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
 // page is one of the documentation, and a directory in which its commands run.
@@ -38,7 +39,7 @@ func newPage(c cluster, path string) page {
 	if err != nil {
 		c.Fatal(err)
 	}
-	search := filepath.Join(root, "bin", "1.36") + string(os.PathListSeparator) + os.Getenv("PATH")
+	search := filepath.Join(root, "bin", envtest.DefaultMinor) + string(os.PathListSeparator) + os.Getenv("PATH")
 	return page{cluster: c, path: path, text: string(text), dir: c.TempDir(), environment: []string{"PATH=" + search}}
 }
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gobuild
+
+import (
+	"bytes"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestTell: who waits longer than two seconds hears how many packages of how many are compiled; others hear nothing.
+func TestTell(t *testing.T) {
+	list := func(cmd *exec.Cmd) error {
+		_, err := io.WriteString(cmd.Stdout, "a/b\n\nc\n\nd\n")
+		return err
+	}
+	for name, tc := range map[string]struct {
+		takes time.Duration
+		said  string
+		want  string
+	}{
+		"at once":           {time.Second, "k8s.io/a\n", ""},
+		"downloads":         {3 * time.Second, "go: downloading k8s.io/a v1.0.0\ngo: downloading k8s.io/b v1.0.0\n", "builds p: 2 modules downloaded\n"},
+		"compiles":          {3 * time.Second, "k8s.io/a\nk8s", "builds p: 1 of 4 packages compiled\n"},
+		"compiles for long": {13 * time.Second, "k8s.io/a\n", "builds p: 1 of 4 packages compiled\nbuilds p: 1 of 4 packages compiled\n"},
+		"links":             {3 * time.Second, "", "builds p\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &Log{}
+				var out bytes.Buffer
+				err := log.Tell(&out, "p", &exec.Cmd{}, list, func() error {
+					_, err := io.WriteString(log, tc.said)
+					<-time.After(tc.takes)
+					return err
+				})
+				if err != nil || out.String() != tc.want {
+					t.Errorf("got %q, %v; want %q", out.String(), err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestFailure: what a compiler says is passed on whole; what the machine lacks is said with what helps.
+func TestFailure(t *testing.T) {
+	for said, want := range map[string]string{
+		"# p\np/a.go:1:2: undefined: x\n":                                                "# p\np/a.go:1:2: undefined: x",
+		strings.Repeat("compile: write /tmp/x: no space left on device\n", 20):           "no space left on device; it needs 4 GB once, in the directories of go env GOCACHE",
+		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; it needs the Go module proxy once",
+		"go: k8s.io/a: Get \"https://x/y\": dial tcp 10.0.0.1:443: connection refused\n": "connection refused; it needs the Go module proxy once",
+	} {
+		log := &Log{}
+		if _, err := io.WriteString(log, said); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.Failure(); !strings.Contains(got, want) || strings.Count(got, "\n") > strings.Count(want, "\n") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
