@@ -180,7 +180,7 @@ func (p *proxy) reached() (out []string) {
 	return out
 }
 
-// kubeconfig is that of the administrator, with the proxy.
+// kubeconfig is that of the administrator, with the proxy, which the command of the page sets.
 func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
 	path, err := e.AdminKubeconfig()
@@ -191,13 +191,13 @@ func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cluster := range config.Clusters {
-		cluster.ProxyURL = p.url.String()
-	}
 	path = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
+	command := strings.ReplaceAll(blocks(t, "Through an HTTP or SOCKS5 proxy")[0], "http://proxy.example.com:3128", p.url.String())
+	scripttest.Shell(t, t.TempDir(), command, "KUBECONFIG="+path, "CLUSTER="+config.Contexts[config.CurrentContext].Cluster,
+		"PATH="+filepath.Dir(e.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	return path
 }
 
