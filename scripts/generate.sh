@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Regenerates all generated code: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
-# version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. They are built into
+# version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. Those of konnectivity have a generator of ours. They are built into
 # bin/generators. Protobuf needs protoc, which scripts/needs.sh sees to.
 #
 # Usage: scripts/generate.sh [TYPES=OPENAPI ...]
@@ -11,6 +11,8 @@
 set -euo pipefail
 # shellcheck source=scripts/project.sh
 source "$(dirname "$0")/project.sh"
+own=
+[ $# -gt 0 ] || own=1
 [ $# -gt 0 ] || for pair in pkg/apis=pkg/apis/openapi test/fixture/api=test/fixture/openapi sample/apis=sample/openapi; do
   [ ! -d "${pair%=*}" ] || set -- "$@" "$pair"
 done
@@ -94,8 +96,8 @@ PATH=$GOBIN:$PATH go-to-protobuf --go-header-file "$boilerplate" --output-dir "$
   --packages "$(packages "${roots[@]}" | paste -sd, -)$(printf ',-%s' "${others[@]}")" \
   --apimachinery-packages -k8s.io/apimachinery/pkg/util/intstr,-k8s.io/apimachinery/pkg/api/resource,-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1
 
-# The kit's own: a project has no such folder.
-[ ! -d internal/konnectivity ] || GOFLAGS=${GOFLAGS/-mod=mod/-mod=readonly} go generate ./internal/konnectivity
+# The defaults of konnectivity's flags: of the kit alone.
+[ -z "$own" ] || GOFLAGS="$GOFLAGS -mod=readonly" go generate ./internal/konnectivity
 
 # What conversion-gen cannot do it leaves as a comment, and what a person must write is missing then.
 unwritten() { # FILE

@@ -69,6 +69,9 @@ func testKonnectivity(c *cluster) {
 		c.podSecurity(set.level)
 		c.apply(text, "--dry-run=server", "--validate=strict")
 		for _, w := range slices.Concat(workloads(c, parse(c, text)), staticPods(c, text)) {
+			if w.GetKind() != "Pod" && w.pod.Spec.NodeSelector[corev1.LabelOSStable] != string(corev1.Linux) {
+				c.Errorf("%q: %s %s has the node selector %v, want Linux", set.components, w.GetKind(), w.GetName(), w.pod.Spec.NodeSelector)
+			}
 			if err := c.tryPodAt(set.level, w.pod.Spec); err != nil {
 				c.Errorf("%q: pod of %s %s: %v", set.components, w.GetKind(), w.GetName(), err)
 			}
@@ -142,6 +145,9 @@ var alertCases = []struct {
 	{"one was left behind", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 3)), 1, nil},
 	{"a kube-apiserver is down", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 0), openConnections("a", 1)), 1, nil},
 
+	{"knows of all", "KonnectivityServerCountTooHigh", append(kubeAPIServers(1, 0), knownServers("a", 2)), 1, nil},
+	{"a count too high", "KonnectivityServerCountTooHigh", append(kubeAPIServers(1, 1), knownServers("a", 3), knownServers("b", 2)), 1, []string{"a"}},
+
 	{"kube-apiservers are known", "KonnectivityKubeAPIServersUnknown", kubeAPIServers(1, 0), 1, nil},
 	{"all are down", "KonnectivityKubeAPIServersUnknown", kubeAPIServers(0, 0), 1, []string{"fires"}},
 	{"another job", "KonnectivityKubeAPIServersUnknown", []string{`up{job="kubelet"} 1 1`}, 1, []string{"fires"}},
@@ -174,6 +180,10 @@ var alertCases = []struct {
 
 func openConnections(pod string, servers int) string {
 	return fmt.Sprintf("konnectivity_network_proxy_agent_open_server_connections{pod=%q} %d %d", pod, servers, servers)
+}
+
+func knownServers(pod string, servers int) string {
+	return fmt.Sprintf("konnectivity_network_proxy_agent_known_server_count{pod=%q} %d %d", pod, servers, servers)
 }
 
 func kubeAPIServers(up ...int) []string {
