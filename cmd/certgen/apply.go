@@ -67,7 +67,7 @@ Exit codes:
 	flags := cmd.Flags()
 	clusterFlags(flags, &target)
 	serviceFlags(flags, &opts.Service, "(required)")
-	flags.StringVar(&opts.Dir, "dir", "", "directory of the certificates, as certgen init made it (required)")
+	flags.StringVar(&opts.Dir, dirFlag, "", "directory of the certificates, as certgen init made it (required)")
 	flags.StringVar(&opts.Secret, "secret", "", "name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
 	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone), "none, client (the cluster is only read) or server (it tries every write and stores none)")
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for an injector")

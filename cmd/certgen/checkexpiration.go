@@ -74,7 +74,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day, "what has no more left than this has the state warn"+units)
 	durationVar(cmd.Flags(), &f.opts.FailWithin, "fail-within", 7*day, "what has no more left than this has the state due, and the exit code is 1"+units)
 	clusterFlags(ofCluster, &f.cluster)
-	serviceFlags(ofCluster, &f.live.Service, "(required without paths)")
+	serviceFlags(ofCluster, &f.live.Service, "(required without --dir or PATH)")
 	addressFlags(ofCluster, &f.cluster)
 	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair; empty: none")
 	cmd.Flags().AddFlagSet(ofCluster)
@@ -85,7 +85,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 const checkExpirationLong = `List when the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, end, and
 when their CAs do, each CA once.
 
-With --service and --namespace instead of paths it looks at a running cluster, as certgen verify does: at what every
+With --service and --namespace alone it looks at a running cluster, as certgen verify does: at what every
 endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each APIService's caBundle and in the ConfigMap
 kube-system/extension-apiserver-authentication, those of the front proxy and those of users.
 
@@ -139,7 +139,7 @@ func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) e
 	case slices.Contains(paths, ""):
 		return usage.Errorf("expected files or directories, found an empty path; is a variable not set?")
 	case found != "" && len(paths) > 0:
-		return usage.Errorf("expected paths or a cluster, found %q and --%s; give one of them", paths, found)
+		return usage.Errorf("expected --dir or paths, or a cluster, found %q and --%s; give one of them", paths, found)
 	case found == "" && len(paths) == 0 && service == (certs.Service{}):
 		return usage.Errorf("expected files or directories, found none; give the directory of certgen init (--dir), other paths, or a cluster's Service: --service, --namespace")
 	}
@@ -160,7 +160,7 @@ func expirationErrors(r *verify.ExpirationReport) error {
 		}
 	}
 	for _, e := range r.Certificates {
-		add(e, "renew it: certgen init")
+		add(e, "renew it: "+verify.Renew)
 	}
 	for _, a := range r.Authorities {
 		add(a.Expiration, "replace it while its successor is trusted beside it: certgen rotate")

@@ -97,7 +97,7 @@ func serviceFlags(flags *pflag.FlagSet, s *certs.Service, without string) {
 func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
 	serviceFlags(flags, &opts.Service, "(required)")
-	flags.StringVar(&opts.Dir, "dir", "", "directory for the certificates, made if missing (required)")
+	flags.StringVar(&opts.Dir, dirFlag, "", "directory for the certificates, made if missing (required)")
 	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain, "DNS domain of the cluster")
 	flags.Var((*commaList)(&opts.DNSNames), "dns", "more DNS names for the serving certificate, with commas or repeated")
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses for the serving certificate, with commas or repeated")

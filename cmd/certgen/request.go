@@ -67,7 +67,7 @@ and then nothing changes.`,
 			return show(env, format, report, err, printReport)
 		},
 	}
-	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory in which certgen request was run (required)")
+	cmd.Flags().StringVar(&opts.Dir, dirFlag, "", "directory in which certgen request was run (required)")
 	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "the certificate, PEM (required)")
 	cmd.Flags().StringVar(&opts.CAFile, "ca", "", "the certificate of its CA, PEM; needed where it is not in DIR yet")
 	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false, "accept a certificate that lasts longer than 398 days")

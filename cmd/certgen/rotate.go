@@ -27,7 +27,7 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Op
 	clusterFlags(flags, target)
 	serviceFlags(flags, &o.Service, "(required)")
 	addressFlags(flags, target)
-	flags.StringVar(&o.Dir, "dir", "", "directory of the certificates, as certgen init made it")
+	flags.StringVar(&o.Dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
 	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")

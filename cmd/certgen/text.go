@@ -59,14 +59,14 @@ func printItem(w io.Writer, item certs.Item) {
 	}
 	if c := item.Certificate; c != nil {
 		line(w, "subject", c.Subject)
-		line(w, "names", names(c))
+		line(w, "names", names(c.RequestInfo, c.EmailAddresses, c.URIs))
 		line(w, "may sign", c.NameConstraints)
 		line(w, "until", fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft, c.RenewAt.Format(time.RFC3339)))
 		line(w, "sha256", c.SHA256)
 	}
 	if r := item.Request; r != nil {
 		line(w, "subject", r.Subject)
-		line(w, "names", names(&certs.CertificateInfo{RequestInfo: *r}))
+		line(w, "names", names(*r, nil, nil))
 		line(w, "usage", strings.Join(r.ExtKeyUsages, ", "))
 		line(w, "key type", r.KeyType)
 	}
@@ -75,12 +75,12 @@ func printItem(w io.Writer, item certs.Item) {
 	}
 }
 
-func names(c *certs.CertificateInfo) string {
+func names(r certs.RequestInfo, emails, uris []string) string {
 	var out []string
 	for _, kind := range []struct {
 		prefix string
 		names  []string
-	}{{"DNS:", c.DNSNames}, {"IP:", c.IPAddresses}, {"email:", c.EmailAddresses}, {"URI:", c.URIs}} {
+	}{{"DNS:", r.DNSNames}, {"IP:", r.IPAddresses}, {"email:", emails}, {"URI:", uris}} {
 		for _, name := range kind.names {
 			out = append(out, kind.prefix+name)
 		}

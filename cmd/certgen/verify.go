@@ -34,7 +34,7 @@ func newVerifyCommand(env environment) *cobra.Command {
 	var f verifyFlags
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
-		Use:   "verify {--dir DIR | PATH... | --service NAME --namespace NAMESPACE}",
+		Use:   "verify {--dir DIR | PATH... | --service NAME --namespace NAMESPACE [--dir DIR]}",
 		Short: "Check certificates, or a running cluster, as kube-apiserver and API servers will",
 		Long:  verifyLong,
 		Example: `  certgen verify --dir pki
@@ -53,8 +53,12 @@ func newVerifyCommand(env environment) *cobra.Command {
   certgen verify --dir pki -o json | jq '.checked[].certificate | {subject, dnsNames, sha256}'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if cmd.Flags().Changed(dirFlag) && (len(paths) > 0 || f.files.Service == (certs.Service{})) {
+			switch {
+			case !cmd.Flags().Changed(dirFlag):
+			case f.files.Service == (certs.Service{}):
 				paths = append(paths, f.live.Dir)
+			case len(paths) > 0:
+				return usage.Errorf("expected paths, or a cluster to compare --dir with, found %q and --service; give one of them", paths)
 			}
 			if err := pathsOrFlags(paths, ofCluster, f.files.Service); err != nil {
 				return err
@@ -70,7 +74,7 @@ func newVerifyCommand(env environment) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	serviceFlags(flags, &f.files.Service, "(with paths: default is what the certificate names)")
-	flags.StringVar(&f.live.Dir, dirFlag, "", "directory of the certificates, as certgen init made it; with a cluster, to compare it with")
+	flags.StringVar(&f.live.Dir, dirFlag, "", "directory of the certificates, as certgen init made it; with --service it is what the cluster is compared with")
 	flags.StringSliceVar(&f.files.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
 		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
 	clusterFlags(ofCluster, &f.cluster)
@@ -83,9 +87,9 @@ func newVerifyCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-const verifyLong = `Check the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, as those who meet them will: kube-aggregator
-with an APIService's caBundle, an API server with the client certificate of the front proxy, a server that loads the
-pair. Nothing is changed and no cluster is asked.
+const verifyLong = `Check the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, as
+those who meet them will: kube-aggregator with an APIService's caBundle, an API server with the client certificate of the
+front proxy, a server that loads the pair. Nothing is changed and no cluster is asked.
 
 What a certificate is for is told by the name of its directory, as certgen init makes it, or of its file, such as
 kubeadm's; for other names by its extended key usages. The CAs to trust are in ca.crt beside tls.crt; for other files,
@@ -160,7 +164,8 @@ func result(t verify.Tally) string {
 
 func printFindings(w io.Writer, r *verify.Report, strict bool) {
 	table(w, "OBJECT\tDETAIL\tUNTIL\tRESULT", r.Checked, func(c verify.Checked) []string {
-		detail := strings.Join(strings.Fields(strings.Join([]string{string(c.Purpose), c.ServerName, c.Detail}, " ")), " ")
+		purpose := strings.TrimSpace(string(c.Purpose) + " " + c.ServerName)
+		detail := strings.Trim(purpose+", "+c.Detail, ", ")
 		return []string{c.Object, cmp.Or(detail, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
 	})
 	for _, f := range r.Findings {

@@ -32,7 +32,7 @@ type CertificateInfo struct {
 	AuthorityKeyID     string    `json:"authorityKeyID,omitempty"`
 }
 
-// RequestInfo is what a request asks for, and a certificate says, of whom it is for.
+// RequestInfo is what requests and certificates have in common: whom they are for.
 type RequestInfo struct {
 	Subject      string   `json:"subject"`
 	DNSNames     []string `json:"dnsNames,omitempty"`

@@ -70,10 +70,10 @@ type Item struct {
 	Reason string `json:"reason"`
 	// TrustChanged is true when a CA took the place of another: its leaves are refused wherever only the old one
 	// is trusted.
-	TrustChanged bool             `json:"trustChanged"`
+	TrustChanged bool             `json:"trustChanged,omitempty"`
 	Notes        []string         `json:"notes,omitempty"`       // what a person should know or do
-	Certificate  *CertificateInfo `json:"certificate,omitempty"` // which it is about
-	Request      *RequestInfo     `json:"request,omitempty"`     // likewise
+	Certificate  *CertificateInfo `json:"certificate,omitempty"` // that was made or kept
+	Request      *RequestInfo     `json:"request,omitempty"`     // that was made or kept
 }
 
 // Action is what was done.

@@ -135,7 +135,8 @@ func (s *set) clusterCA(p *program, file string) string {
 		users = append(users, s.bundle(flag)...)
 	}
 	for _, server := range s.servers {
-		users = append(users, s.bundle(s.kubeconfigCluster(server).CertificateAuthority)...)
+		cluster := s.kubeconfigCluster(server)
+		users = append(append(users, s.bundle(cluster.CertificateAuthority)...), certs.LenientBundle(cluster.CertificateAuthorityData)...)
 	}
 	switch v, _ := p.volumeAt(file); {
 	case file == "/etc/kubernetes/pki/ca.crt":
@@ -172,8 +173,8 @@ func (s *set) checkPeers() []verify.Finding {
 	return out
 }
 
-// pairFindings are those of certgen verify for each pair that the set uses.
-func (s *set) pairFindings() []verify.Finding {
+// checkPairs does what certgen verify does, with each pair that the set uses.
+func (s *set) checkPairs() (checked []verify.Checked, findings []verify.Finding) {
 	var dirs []string
 	add := func(name string) {
 		if file := s.file(name); file != "" {
@@ -187,14 +188,14 @@ func (s *set) pairFindings() []verify.Finding {
 		add(path.Join(p.flags["kubeconfig"]+".d", certs.CertFile))
 	}
 	slices.Sort(dirs)
-	var out []verify.Finding
 	for _, dir := range slices.Compact(dirs) {
 		report, err := verify.Paths([]string{dir}, verify.Options{Now: s.now})
 		if err != nil {
 			continue // it was there a moment ago
 		}
 		// Who trusts a pair is checked by checkPeers, which knows the peers; verify reports it as info.
-		out = append(out, slices.DeleteFunc(report.Findings, func(f verify.Finding) bool { return f.Severity == verify.Info })...)
+		checked = append(checked, report.Checked...)
+		findings = append(findings, slices.DeleteFunc(report.Findings, func(f verify.Finding) bool { return f.Severity == verify.Info })...)
 	}
-	return out
+	return checked, findings
 }

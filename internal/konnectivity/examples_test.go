@@ -53,6 +53,7 @@ var examples = []example{
 	{id: "T05", name: "the ServiceAccount's", set: tcp, replace: []string{agentCAFlag, "--cluster-ca-cert=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"}, want: "the cluster's CA as pods have it"},
 	{id: "T05", name: "users' CA in kube-apiserver's file", set: tcp, replace: []string{"--client-ca-file=/etc/kubernetes/pki/ca.crt", "--client-ca-file=/x/konnectivity-agent-ca/tls.crt"}, want: "a CA of the cluster's users"},
 	{id: "T05", name: "users' CA in the kubeconfig", set: shipped{mode: "grpc-uds", mtls: true}, replace: []string{agentCAFlag, "--cluster-ca-cert=/x/users-ca/tls.crt"}, want: "a CA of the cluster's users"},
+	{id: "T05", name: "users' CA embedded in the kubeconfig", set: shipped{mode: "grpc-uds", mtls: true}, change: embedCA, replace: []string{agentCAFlag, "--cluster-ca-cert=/x/users-ca/tls.crt"}, want: "a CA of the cluster's users"},
 	{id: "T05", name: "one CA for both", set: tcp, replace: []string{agentCAFlag, "--cluster-ca-cert=" + pairs + "konnectivity-server/ca.crt"}, want: "an agent's certificate passes for kube-apiserver's"},
 	{id: "T05", name: "public CAs", set: tcp, replace: []string{"          caBundle: /etc/kubernetes/konnectivity/konnectivity-apiserver-client/ca.crt\n", ""}, want: "tlsConfig has no caBundle"},
 	{id: "T05", name: "no certificate", set: static, change: remove("konnectivity-agent-server", "tls.crt"), want: "expected the file " + pairs + "konnectivity-agent-server/tls.crt"},

@@ -34,6 +34,14 @@ type program struct {
 	flags     map[string]string // without dashes; a flag without a value is "true"
 }
 
+// String names the container too where there are several.
+func (p *program) String() string {
+	if len(p.pod.Spec.InitContainers)+len(p.pod.Spec.Containers) == 1 {
+		return p.workload.String()
+	}
+	return p.workload.String() + " container " + p.container.Name
+}
+
 // The containers' names by which roles are known, and the last part of the images' names.
 const (
 	serverName, serverImage       = "konnectivity-server", "proxy-server"
@@ -166,4 +174,10 @@ func (p *program) enabled(flag string) bool { return p.flags[flag] == "true" }
 //go:generate go run -modfile=../../pkg/envtest/pins/konnectivity.mod gen.go lease-label lease-namespace mode server-count server-port
 
 // flag returns the value of a flag, or its default.
-func (p *program) flag(name string) string { return cmp.Or(p.flags[name], defaults[name]) }
+func (p *program) flag(name string) string {
+	standard, generated := defaults[name]
+	if !generated {
+		panic("no default is generated of --" + name)
+	}
+	return cmp.Or(p.flags[name], standard)
+}

@@ -5,7 +5,6 @@ package konnectivity
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -40,8 +39,9 @@ func Verify(dir string, opts Options) (*verify.Report, error) {
 		}
 		s.clientCAs = append(s.clientCAs, b...)
 	}
-	findings := verify.Sort(slices.Concat(verify.Run(rules, s, dir), s.pairFindings()))
-	return verify.NewReport("KonnectivityReport", opts.Now, verify.CountObjects(s.parts(), findings), findings), nil
+	pairs, findings := s.checkPairs()
+	findings = verify.Sort(append(findings, verify.Run(rules, s, dir)...))
+	return verify.NewReport("KonnectivityReport", opts.Now, verify.CountObjects(append(s.parts(), pairs...), findings), findings), nil
 }
 
 // parts are the files and objects that have a role in the set.

@@ -3,12 +3,15 @@
 package konnectivity
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
@@ -110,4 +113,13 @@ func put(from, to string) func(*testing.T, string) {
 		}
 		write(t, pair(dir), to, text)
 	}
+}
+
+// embedCA puts the CA of the server's kubeconfig into the kubeconfig.
+func embedCA(t *testing.T, dir string) {
+	t.Helper()
+	ca := base64.StdEncoding.EncodeToString([]byte(readFile(t, pair(dir, "kubeconfig", certs.BundleFile))))
+	const name = "kubeconfig/konnectivity-server.kubeconfig"
+	text := regexp.MustCompile(`certificate-authority: .*`).ReplaceAllString(readFile(t, pair(dir, name)), "certificate-authority-data: "+ca)
+	write(t, pair(dir), name, text)
 }

@@ -70,7 +70,7 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 	sources := map[string]bool{}
 	for _, p := range slices.Concat(s.servers, s.apiServers) {
 		found := func(format string, args ...any) {
-			out = append(out, finding(p.String(), p.container.Name+": "+format, args...))
+			out = append(out, finding(p.String(), format, args...))
 		}
 		volume, mount := p.volumeAt(socket)
 		switch {
@@ -87,7 +87,7 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 		if volume.HostPath != nil {
 			sources[path.Clean(volume.HostPath.Path)] = true
 		} else {
-			sources[p.String()+" "+volume.Name] = true
+			sources[p.workload.String()+" "+volume.Name] = true
 		}
 	}
 	if len(out) == 0 && len(sources) > 1 {

@@ -88,7 +88,10 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 	if err != nil {
 		return nil, allowNewCA(err, o)
 	}
-	report.Items = append(report.Items, made.Items...)
+	for _, item := range made.Items {
+		item.Certificate = nil // a rotation may follow, and replace it
+		report.Items = append(report.Items, item)
+	}
 	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
 	if report.Apply, err = c.PlanApply(ctx, apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}); err != nil {
 		return nil, err

@@ -4,6 +4,9 @@ package verify
 
 import "slices"
 
+// Renew says how a certificate in a file is renewed.
+const Renew = "certgen init, or for a pair beside a kubeconfig certgen konnectivity kubeconfig"
+
 // checks is all that can be found in files. Findings of C01 to C14 are about a certificate, F01 to F04 about a file.
 var checks = []Check[*target]{
 	{Rule{"C01", []Severity{Error, Info},
@@ -26,7 +29,7 @@ var checks = []Check[*target]{
 		"put back the key that belongs to the certificate, or issue both again: certgen init"}, certified(checkKeyMatches)},
 	{Rule{"C07", []Severity{Error, Warning},
 		"expired, not yet valid, or due: less than 30 days and less than a third of its life are left",
-		"renew it: certgen init"}, certified(checkValidity)},
+		"renew it: " + Renew}, certified(checkValidity)},
 	{Rule{"C08", []Severity{Warning},
 		"the certificate outlives its CA; it will be refused earlier than it says",
 		"rotate the CA before it ends; certgen init issues no leaf that ends after its CA"}, certified(checkOutlivesCA)},

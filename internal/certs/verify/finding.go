@@ -29,7 +29,7 @@ type Rule struct {
 type Finding struct {
 	ID       string   `json:"id"` // of its Rule
 	Severity Severity `json:"severity"`
-	Object   string   `json:"object"`   // the path of a file
+	Object   string   `json:"object"`   // the path of a file, or kind and name
 	Evidence string   `json:"evidence"` // what was found; never a part of a key
 	Fix      string   `json:"fix"`      // a command, or what to do next
 }

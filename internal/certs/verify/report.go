@@ -45,7 +45,7 @@ type Checked struct {
 	Object      string                 `json:"object"`               // as findings call it
 	Purpose     Purpose                `json:"purpose,omitempty"`    // what it is for
 	ServerName  string                 `json:"serverName,omitempty"` // that kube-aggregator asks for
-	Detail      string                 `json:"detail,omitempty"`     // of a certificate its subject
+	Detail      string                 `json:"detail,omitempty"`     // of a certificate its subject, of a container its image, or what was seen
 	NotAfter    *time.Time             `json:"notAfter,omitempty"`
 	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all that a file's certificate says
 	Tally
@@ -53,10 +53,11 @@ type Checked struct {
 
 // NewReport returns a report of that kind, with what was found about what was checked.
 func NewReport(kind string, now time.Time, checked []Checked, findings []Finding) *Report {
-	findings = Sort(append([]Finding{}, findings...)) // never null in JSON
+	// Neither is null in JSON.
+	findings = Sort(append([]Finding{}, findings...))
 	return &Report{
 		APIVersion: certs.APIVersion, Kind: kind, GeneratedAt: now.UTC().Truncate(time.Second),
-		Checked: checked, Findings: findings, Summary: Summary{len(checked), Count(findings)},
+		Checked: append([]Checked{}, checked...), Findings: findings, Summary: Summary{len(checked), Count(findings)},
 	}
 }
 

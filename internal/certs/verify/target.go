@@ -197,7 +197,7 @@ func (t *target) refusedFor(reason x509.InvalidReason) bool {
 	return ok && invalid.Reason == reason
 }
 
-// Purpose is what a certificate is for, which decides who verifies it and how.
+// Purpose is what a certificate is for, which decides who verifies it and how, or the role of a container.
 type Purpose string
 
 // The purposes.
