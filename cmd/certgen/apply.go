@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/output"
@@ -29,7 +31,8 @@ are not read.
 
 Everything is planned and printed first, and every write is tried as a dry run of the server before the first one; a plan
 that is refused for one object leaves all as they are. Fields are applied on the server's side with the field manager
-certgen. What is right already is left alone. An APIService is never created.
+certgen. What is right already is left alone. An APIService is never created. Unless it is a dry run, a Lease in the namespace of
+the Service keeps rotations away meanwhile.
 
 Refused are: a certificate that kube-aggregator would not accept with these CAs; a caBundle that another field manager owns,
 without --force-conflicts; one that an injector keeps (cert-manager, OpenShift), always; insecureSkipTLSVerify, without --clear-insecure; and, without
@@ -53,15 +56,14 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			plan, err := c.PlanApply(cmd.Context(), opts)
-			if err != nil {
-				return err
+			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil {
+				return err // before the cluster is asked for a Lease
 			}
-			if format == output.Text {
-				printApplyPlan(env.stdout, plan)
+			do := func(ctx context.Context) error { return planAndApply(ctx, env, c, opts, format) }
+			if opts.DryRun != apply.DryRunNone {
+				return do(cmd.Context())
 			}
-			applyErr := c.Apply(cmd.Context(), plan)
-			return errors.Join(applyErr, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan) }))
+			return c.Exclusive(cmd.Context(), opts.Service, do)
 		},
 	}
 	flags := cmd.Flags()
@@ -75,6 +77,18 @@ Exit codes:
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
 	output.AddFlag(cmd, &format)
 	return cmd
+}
+
+func planAndApply(ctx context.Context, env environment, c apply.Client, opts apply.Options, format output.Format) error {
+	plan, err := c.PlanApply(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if format == output.Text {
+		printApplyPlan(env.stdout, plan)
+	}
+	applyErr := c.Apply(ctx, plan)
+	return errors.Join(applyErr, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan) }))
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Report) {

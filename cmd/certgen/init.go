@@ -90,7 +90,7 @@ line: a missing CA key does no harm until a leaf is due, and certgen request get
 
 Run it again at any time, for instance each day. What is valid, has the right names and usages, fits its key and its
 CA and has a third of its life left is kept. Leaves are made anew otherwise; they last 90 days, those of konnectivity
-365. CAs last 5 years. An expired CA is replaced. Any other CA that cannot be used is a reason to refuse, unless
---allow-new-ca is given: a new CA is trusted nowhere at first.
+365. CAs last 5 years. A CA that cannot be used, or has expired, is a reason to refuse, unless --allow-new-ca is given: a new
+CA is trusted nowhere at first.
 
 A file given with --config holds flags by their names, such as "dns: [a.example.com]"; flags on the command line win.`

@@ -119,7 +119,9 @@ func renewedCAIsANewOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustInit(t, initOptions(dir, epoch.Add(CALifetime+time.Second)))
+	opts := initOptions(dir, epoch.Add(CALifetime+time.Second))
+	opts.AllowNewCA = true
+	mustInit(t, opts)
 	fresh, err := parseCertificate(readPEM(t, dir, ServingCADir, CertFile))
 	if err != nil {
 		t.Fatal(err)

@@ -162,9 +162,6 @@ func (c *chain) decideCA() (decision, *RefusedError) {
 		}
 		return decision{action: Made, reason: "there was none"}, nil
 	}
-	if c.remote == nil && found.cert != nil && c.now.After(found.cert.NotAfter) {
-		return decision{action: Replaced, reason: "it expired at " + timeText(found.cert.NotAfter)}, nil
-	}
 	if refusal := c.checkCA(); refusal != nil {
 		return decision{}, refusal
 	}

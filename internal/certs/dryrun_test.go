@@ -28,7 +28,7 @@ func TestDryRun(t *testing.T) {
 	}{
 		"right":      {nil, 0, nil},
 		"due":        {nil, 61 * day, nil},
-		"CA expired": {nil, CALifetime + time.Second, nil},
+		"CA expired": {nil, CALifetime + time.Second, func(o *InitOptions) { o.AllowNewCA = true }},
 		"new name":   {nil, 0, func(o *InitOptions) { o.DNSNames, o.AllowNewCA = []string{"a.example.com"}, true }},
 		"another set": {nil, 0, func(o *InitOptions) {
 			o.With = []string{SetKonnectivity}

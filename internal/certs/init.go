@@ -40,7 +40,7 @@ type InitOptions struct {
 	// Signer has the key of the serving CA, whose certificate must be there; nil means that the key is there too. What the CA's key is
 	// needed for is then asked from it, and the CA is never replaced.
 	Signer *RemoteSigner
-	// AllowNewCA lets a CA that cannot be used, and has not expired, be moved aside and replaced. Without it that is
+	// AllowNewCA lets a CA that cannot be used, as one that has expired, be moved aside and replaced. Without it that is
 	// refused, because whatever trusts the old CA must then learn to trust the new one.
 	AllowNewCA bool
 	// DryRun reports what would be done and writes nothing, not even a lock: another Init may change files meanwhile.
@@ -91,7 +91,7 @@ const (
 // that a pod can be given a leaf and nothing more.
 //
 // A leaf is replaced when anything about it is not right or less than a third of its life is left. A CA is replaced
-// only when it expired, or with AllowNewCA. Otherwise *RefusedError tells what is in the way; wrong options give
+// only with AllowNewCA. Otherwise *RefusedError tells what is in the way; wrong options give
 // *InvalidError. Either are joined, and no certificate or key has changed then: everything is decided and signed
 // before the first file is written. Init waits up to 5 s for another one in Dir. A run that was cut short is completed
 // by the next.

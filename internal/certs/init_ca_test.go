@@ -77,16 +77,26 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 	}
 }
 
+// An expired CA is replaced on demand only: by whose clock did it expire, and who trusts it still?
 func TestInitReplacesAnExpiredCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	old := readPEM(t, dir, ServingCADir, KeyFile)
-	now := epoch.Add(CALifetime + time.Second)
-	report := mustInit(t, initOptions(dir, now))
-	checkActions(t, report, nil, map[string]string{
-		ServingCADir: "replaced: it expired at 2031-11-20T06:00:00Z", ServingDir: "replaced: its CA is new",
-		FrontProxyCADir: "replaced: it expired at 2031-11-20T06:00:00Z", FrontProxyClientDir: "replaced: its CA is new",
-	})
+	opts := initOptions(dir, epoch.Add(CALifetime+time.Second))
+	before := contents(t, dir)
+	_, err := Init(t.Context(), opts)
+	wantError(t, err, ServingCADir)
+	wantError(t, err, "it expired at 2031-11-20T06:00:00Z; put that right (from a backup?), or allow a new CA with --allow-new-ca")
+	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+		t.Errorf("the refusal changed files (-before +after):\n%s", diff)
+	}
+	opts.AllowNewCA = true
+	report := mustInit(t, opts)
+	for name, got := range actions(report) {
+		if !strings.HasPrefix(got, "replaced: ") {
+			t.Errorf("%s: %s, want it replaced", name, got)
+		}
+	}
 	for _, item := range report.Items {
 		if item.TrustChanged != item.Certificate.CA {
 			t.Errorf("%s: trust changed %v", item.Name, item.TrustChanged)

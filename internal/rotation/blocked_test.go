@@ -15,6 +15,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/clustertest"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestBlocked stops rotations at what cannot be seen, mends that, and runs them to their end. Users get answers all
@@ -135,6 +136,8 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 			f.users = string(clustertest.SignedPEM(f.t, clustertest.NewCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))
 		}},
 		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file", func(f *fakeCluster) { f.users = "PEM" }},
+		{"no right to APIServices", ServingCA, "apiservices is forbidden", func(f *fakeCluster) { f.forbidden = errors.New("apiservices is forbidden") }},
+		{"no right to the ConfigMap", FrontProxyCA, "configmaps is forbidden", func(f *fakeCluster) { f.forbidden = errors.New("configmaps is forbidden") }},
 		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) {
 			ca, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth})
 			if err != nil {
@@ -455,7 +458,10 @@ func TestOtherAPIs(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		f := newFake(t)
 		b := f.before()
-		f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}, {Name: "broken", Namespace: "elsewhere"}}
+		f.others = []certs.Service{
+			{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"},
+			{Name: "far", Namespace: "elsewhere"}, {Name: "strange", Namespace: "elsewhere"},
+		}
 		var notes []string
 		opts := f.options(rotation)
 		opts.Progress = func(e Event) {
@@ -468,11 +474,19 @@ func TestOtherAPIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.checkEnd(b, rotation)
-		if len(notes) != 2 || !strings.Contains(notes[0], "elsewhere/broken is left out") || !strings.Contains(notes[1], "kube-system/metrics are not asked") {
-			t.Errorf("%s: got the notes %q, want one for each API", rotation, notes)
+		for i, want := range []string{
+			"Service elsewhere/broken is left out", "Service kube-system/metrics are not asked what they make of the front proxy's certificate: expected an APIService with a caBundle",
+			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
+		} {
+			if len(notes) != 4 || !strings.Contains(notes[i], want) {
+				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
+			}
 		}
 		if len(state.LeftOut) != 1 || state.LeftOut[0] != "elsewhere/broken" {
 			t.Errorf("%s: the record leaves out %q", rotation, state.LeftOut)
+		}
+		if diff := cmp.Diff([]string{"kube-system/metrics", "elsewhere/far", "elsewhere/strange"}, state.NotProbed); diff != "" {
+			t.Errorf("%s: not probed (-want +got):\n%s", rotation, diff)
 		}
 	}
 }

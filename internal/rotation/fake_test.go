@@ -56,6 +56,7 @@ type fakeCluster struct {
 	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, besides that of dir
 	failAnswer func() error
 	identities int             // of kube-apiservers
+	forbidden  error           // to try a change of trust
 	noReview   bool            // no API tells which certificate a kube-apiserver shows
 	skew       time.Duration   // of the clock
 	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer

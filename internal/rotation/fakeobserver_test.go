@@ -37,7 +37,11 @@ func (f *fakeCluster) apiService(name string, bundle certs.Bundle) apiregistrati
 
 func (f *fakeCluster) APIServices(_ context.Context, s certs.Service) ([]apiregistrationv1.APIService, error) {
 	f.step()
-	if s.Name != service.Name {
+	switch s.Name {
+	case service.Name:
+	case "far", "strange":
+		return []apiregistrationv1.APIService{f.apiService("v1."+s.Name, f.caBundle)}, nil
+	default:
 		return []apiregistrationv1.APIService{{ObjectMeta: metav1.ObjectMeta{Name: "v1." + s.Name}}}, nil
 	}
 	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)}, nil
@@ -54,8 +58,11 @@ func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, erro
 	return append([]certs.Service{service}, f.others...), nil
 }
 
-func (f *fakeCluster) Endpoints(context.Context, certs.Service) ([]cluster.Endpoint, error) {
+func (f *fakeCluster) Endpoints(_ context.Context, s certs.Service) ([]cluster.Endpoint, error) {
 	f.step()
+	if s.Name == "far" {
+		return nil, errors.New("endpointslices is forbidden")
+	}
 	return []cluster.Endpoint{{Address: "10.0.0.1:443", Ready: true}, {Address: "10.0.0.2:443"}}, nil
 }
 
@@ -72,6 +79,13 @@ func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bun
 		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"}, Verdict: errors.New("connection refused")},
 	}, nil
 }
+
+func (f *fakeCluster) MayChangeTrust(context.Context, certs.Service) error {
+	f.step()
+	return f.forbidden
+}
+
+func (f *fakeCluster) MayChangeFrontProxyCAs(context.Context) error { f.step(); return f.forbidden }
 
 func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, remove certs.Bundle) error {
 	f.step()
@@ -135,11 +149,13 @@ func (f *fakeCluster) FrontProxyShown(_ context.Context, kubeAPIServer string, a
 	return certs.Fingerprint(cert), nil
 }
 
-func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, _ certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error) {
+func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, s certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error) {
 	f.step()
 	switch {
 	case !e.Ready:
 		return "", errors.New("connection refused")
+	case s.Name == "strange":
+		return cluster.Inconclusive, nil
 	case f.probe != "":
 		return f.probe, nil
 	case f.verify(proxy.Certificate, f.trusted, x509.ExtKeyUsageClientAuth) != nil:

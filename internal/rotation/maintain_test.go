@@ -6,8 +6,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
@@ -214,6 +218,53 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 || !bundle.Contains(other) {
 		t.Errorf("the caBundle holds %d CAs (%v), want ours and the other", len(bundle), err)
+	}
+}
+
+// TestMaintainExpired: a CA that has expired is not replaced while a caBundle holds it, and nothing is changed.
+func TestMaintainExpired(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	if _, err := Maintain(t.Context(), c, maintained); err != nil {
+		t.Fatal(err)
+	}
+	before := len(writes(c))
+	later := clustertest.Now.Add(certs.CALifetime + time.Hour)
+	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
+	_, err := Maintain(t.Context(), c, maintained)
+	for _, want := range []string{"it expired at", "empty the Secret: kubectl patch secret ca --namespace demo"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if after := writes(c)[before:]; len(after) > 0 {
+		t.Errorf("got the writes %q, want none", after)
+	}
+}
+
+// TestTransient: what waiting may mend is tried again; a real refusal is not.
+func TestTransient(t *testing.T) {
+	resource := corev1.Resource("secrets")
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{
+		{apierrors.NewTooManyRequests("busy", 1), true},
+		{apierrors.NewServerTimeout(resource, "get", 1), true},
+		{apierrors.NewServiceUnavailable("starting"), true},
+		{apierrors.NewConflict(resource, "ca", errors.New("it changed")), true},
+		{fmt.Errorf("dial: %w", syscall.ECONNREFUSED), true},
+		{fmt.Errorf("read: %w", syscall.ECONNRESET), true},
+		{&cluster.StatusError{Status: http.StatusTooManyRequests}, true},
+		{&cluster.StatusError{Status: http.StatusServiceUnavailable}, false}, // of an API that is not available
+		{apierrors.NewForbidden(resource, "ca", errors.New("no right")), false},
+		{errors.New("another"), false},
+	} {
+		if got := isTransient(fmt.Errorf("step: %w", tc.err)); got != tc.want {
+			t.Errorf("%v: got %v, want %v", tc.err, got, tc.want)
+		}
+		if got := isBroken(&stopError{tc.err}); got == tc.want {
+			t.Errorf("%v stops a step: %v, want %v", tc.err, got, !tc.want)
+		}
 	}
 }
 

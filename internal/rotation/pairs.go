@@ -39,7 +39,11 @@ func (p *procedure) leafName(i int) string {
 // stage makes the new pairs and copies the old ones. It is done again only while nothing uses what it made before.
 func (p *procedure) stage(context.Context) error {
 	p.pairs = nil
-	if err := p.copyPair(p.caDir, kept(p.caDir)); err != nil {
+	var without []string
+	if p.makeCA == nil {
+		without = []string{certs.KeyFile} // the key of a CA that stays has one place
+	}
+	if err := p.copyPair(p.caDir, kept(p.caDir), without...); err != nil {
 		return err
 	}
 	for i, dir := range p.leafDirs {
@@ -68,7 +72,7 @@ func (p *procedure) stage(context.Context) error {
 // stageCA returns the CA of the new leaf.
 func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if p.makeCA == nil {
-		return p.readCA(kept(p.caDir))
+		return p.readCA(p.caDir)
 	}
 	ca, err := p.newCA(leaf)
 	if err != nil {
@@ -311,13 +315,16 @@ func (p *procedure) write(pair *certs.KeyPair, set string, bundle certs.Bundle) 
 	return p.opts.store.Write(set, pair.Files(bundle))
 }
 
-func (p *procedure) copyPair(from, to string) error {
+func (p *procedure) copyPair(from, to string, without ...string) error {
 	if _, err := certs.ReadCertificate(p.opts.store, from); err != nil {
 		return err
 	}
 	files, err := p.opts.store.Read(from)
 	if err != nil {
 		return err
+	}
+	for _, file := range without {
+		delete(files, file)
 	}
 	defer p.opts.wrote()
 	return p.opts.store.Write(to, files)

@@ -63,9 +63,10 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 // present one, and where something does not answer already.
 func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	name := ""
+	var leaf *certs.KeyPair
 	for _, dir := range p.leafDirs {
-		leaf, err := certs.ReadPair(p.opts.store, dir)
-		if err != nil {
+		var err error
+		if leaf, err = certs.ReadPair(p.opts.store, dir); err != nil {
 			return err
 		}
 		// All get the same new certificate.
@@ -87,7 +88,12 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	if err := p.countKubeAPIServers(ctx); err != nil {
 		return err
 	}
-	if err := p.leaveOut(ctx); err != nil {
+	if p.makeCA != nil {
+		if err := p.refuse(p.opts.Observer.MayChangeFrontProxyCAs(ctx)); err != nil {
+			return err
+		}
+	}
+	if err := p.leaveOut(ctx, leaf); err != nil {
 		return err
 	}
 	return p.refuse(p.proxyAnswers(ctx))
@@ -115,8 +121,9 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// leaveOut finds the APIs of others that do not answer before anything is changed: they must not keep a certificate from being replaced.
-func (p *procedure) leaveOut(ctx context.Context) error {
+// leaveOut finds, before anything is changed, the APIs of others that do not answer, and those whose endpoints do not tell what they make of
+// a front proxy's certificate: they must not keep one from being replaced.
+func (p *procedure) leaveOut(ctx context.Context, proxy *certs.KeyPair) error {
 	services, err := p.opts.Observer.AggregatedServices(ctx)
 	if err != nil {
 		return p.refuse(err)
@@ -125,9 +132,35 @@ func (p *procedure) leaveOut(ctx context.Context) error {
 		if s == p.opts.Service {
 			continue
 		}
+		name := s.Namespace + "/" + s.Name
 		if err := p.answersEverywhere(ctx, s); err != nil {
-			p.state.LeftOut = append(p.state.LeftOut, s.Namespace+"/"+s.Name)
-			p.note(fmt.Sprintf("Service %s/%s is left out, since its API does not answer already: %v", s.Namespace, s.Name, err))
+			p.state.LeftOut = append(p.state.LeftOut, name)
+			p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
+		} else if err := p.believes(ctx, s, proxy); err != nil {
+			p.state.NotProbed = append(p.state.NotProbed, name)
+			p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
+		}
+	}
+	return nil
+}
+
+// believes returns nil when each endpoint of a Service that is ready says that it believes a front proxy's certificate.
+func (p *procedure) believes(ctx context.Context, s certs.Service, proxy *certs.KeyPair) error {
+	trust, err := p.caBundleOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	endpoints, err := p.opts.Observer.Endpoints(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		got, err := p.opts.Observer.ProbeFrontProxy(ctx, e, s, trust, proxy)
+		switch {
+		case err != nil && e.Ready:
+			return err
+		case err == nil && got != cluster.Believed:
+			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
 		}
 	}
 	return nil
@@ -204,12 +237,12 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 	}
 	probed := 0
 	for _, service := range services {
+		if slices.Contains(p.state.NotProbed, service.Namespace+"/"+service.Name) {
+			continue
+		}
 		trust, err := p.caBundleOf(ctx, service)
 		if err != nil {
 			return err
-		}
-		if len(trust) == 0 {
-			continue
 		}
 		endpoints, err := p.opts.Observer.Endpoints(ctx, service)
 		if err != nil {
@@ -238,8 +271,8 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 	return nil
 }
 
-// caBundleOf is what the endpoints of a Service are verified with; nothing for the API of somebody else that kube-apiserver does not verify,
-// as metrics-server often is installed: nobody can tell who would answer there. What kube-apiserver gets from it is still looked at.
+// caBundleOf is what the endpoints of a Service are verified with. Without one, as metrics-server often is installed, nobody can tell who would
+// answer there.
 func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (certs.Bundle, error) {
 	apiServices, err := p.opts.Observer.APIServices(ctx, service)
 	if err != nil {
@@ -250,12 +283,7 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 			return bundle, nil
 		}
 	}
-	if service == p.opts.Service {
-		return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none; its endpoints cannot be asked", service.Namespace, service.Name)
-	}
-	p.note(fmt.Sprintf("the endpoints of Service %s/%s are not asked, since its APIServices have no caBundle to verify them with; "+
-		"that kube-apiserver gets answers from it is seen", service.Namespace, service.Name))
-	return nil, nil
+	return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with", service.Namespace, service.Name)
 }
 
 // proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API tells, it says so

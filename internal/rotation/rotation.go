@@ -54,6 +54,9 @@ type Observer interface {
 	Endpoints(ctx context.Context, s certs.Service) ([]cluster.Endpoint, error)
 	KubeAPIServers(ctx context.Context) ([]string, error)
 	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]cluster.Served, error)
+	// MayChangeTrust tries, without storing anything, to change what ChangeCABundle does; MayChangeFrontProxyCAs likewise.
+	MayChangeTrust(ctx context.Context, s certs.Service) error
+	MayChangeFrontProxyCAs(ctx context.Context) error
 	// ChangeCABundle adds CAs to the caBundle of each APIService of the Service, and takes others out.
 	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error

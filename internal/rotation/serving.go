@@ -89,6 +89,9 @@ func (p *procedure) checkServing(ctx context.Context) error {
 		if err := p.checkNewCA(leaf.Certificate); err != nil {
 			return err
 		}
+		if err := p.refuse(p.opts.Observer.MayChangeTrust(ctx, p.opts.Service)); err != nil {
+			return err
+		}
 	}
 	if s, ok := p.opts.store.(*secrets); ok {
 		if err := s.writable(ctx); err != nil {

@@ -34,6 +34,8 @@ type State struct {
 	NewCA string `json:"newCA,omitempty"`
 	// LeftOut are the Services of other aggregated APIs, NAMESPACE/NAME, that did not answer when the rotation began.
 	LeftOut []string `json:"leftOut,omitempty"`
+	// NotProbed are those whose endpoints did not say then that they believe the front proxy's certificate.
+	NotProbed []string `json:"notProbed,omitempty"`
 	// Steps are those that were begun, in order. The last one is under way unless it was observed.
 	Steps []StepState `json:"steps"`
 	// Blocked is why the last run stopped in between; empty when it did not.

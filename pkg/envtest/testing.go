@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -94,6 +95,17 @@ func (e *Environment) Eventually(t testing.TB, what string, timeout time.Duratio
 
 // Patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
 const Patience = time.Minute
+
+// FreePort is a port of loopback for a process of the test, until the environment stops: no other environment is given it, and it is none
+// that Linux gives to outgoing connections.
+func (e *Environment) FreePort(t testing.TB) string {
+	t.Helper()
+	port, err := e.ports.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(port)
+}
 
 // Admin is AdminConfig for a test, which fails without it.
 func (e *Environment) Admin(t testing.TB) *rest.Config {

@@ -131,17 +131,6 @@ func start(t *testing.T, e *envtest.Environment, ready string, name string, args
 	return l
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
 // proxy is a running one.
 type proxy struct {
 	url *url.URL
@@ -205,7 +194,7 @@ func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 func TestProxyURL(t *testing.T) {
 	for kind, run := range proxies {
 		t.Run(kind, func(t *testing.T) {
-			p := run(t, shared, freePort(t))
+			p := run(t, shared, shared.FreePort(t))
 			kubeconfig := p.kubeconfig(t, shared)
 			namespace := newEngine(t, shared)
 			host := strings.TrimPrefix(shared.Admin(t).Host, "https://")
@@ -304,7 +293,7 @@ func TestKubectlProxy(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, block := range blocks(t, "Through kubectl proxy") {
-		out := scripttest.Shell(t, dir, strings.ReplaceAll(block, "8001", freePort(t)),
+		out := scripttest.Shell(t, dir, strings.ReplaceAll(block, "8001", shared.FreePort(t)),
 			"KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
 		if !strings.Contains(out, `"kind": "ItemList"`) && !strings.Contains(out, `"kind":"ItemList"`) {
 			t.Errorf("%s\ngot\n%s\nwant the list", block, out)
@@ -350,7 +339,7 @@ func TestKubectlProxy(t *testing.T) {
 // kubectlProxy runs one and returns its URL.
 func kubectlProxy(t *testing.T, kubeconfig string, flags ...string) string {
 	t.Helper()
-	port := freePort(t)
+	port := shared.FreePort(t)
 	start(t, shared, "Starting to serve", shared.Binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=" + port}, flags...)...)
 	return "http://127.0.0.1:" + port
 }

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -54,6 +56,30 @@ func applyTwice(l *suite) {
 	o := l.allOptions()
 	o.Secret = secretName
 	l.healthy(o)
+}
+
+// changedMeanwhile: a plan is not carried out on what somebody else changed since, as a rotation that added its CA.
+func changedMeanwhile(l *suite) {
+	o := l.options()
+	o.Dir, _ = l.nextDir()
+	o.Secret, o.ForceConflicts = "", true
+	plan, err := l.cluster.PlanApply(l.Context(), o)
+	if err != nil {
+		l.Fatal(err)
+	}
+	label := []byte(`{"metadata":{"labels":{"changed":"meanwhile"}}}`)
+	all := l.apiServices()
+	if _, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), all[0].Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		l.Fatal(err)
+	}
+	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 || !apierrors.IsConflict(certs.Flatten(err)[0]) {
+		l.Errorf("got %v, want a conflict", err)
+	}
+	for i, a := range l.apiServices() {
+		if !bytes.Equal(a.Spec.CABundle, all[i].Spec.CABundle) {
+			l.Errorf("%s: the caBundle was changed", a.Name)
+		}
+	}
 }
 
 // nextDir is a directory with the serving pair in use and one CA more.

@@ -60,6 +60,7 @@ func TestApplyAndCheck(t *testing.T) {
 		{"check finds nothing", checkHealthy},
 		{"dry runs write nothing", dryRuns},
 		{"apply, and again", applyTwice},
+		{"changed meanwhile", changedMeanwhile},
 		{"another manager's field", conflict},
 		{"seen by each kube-apiserver", seenByEach},
 		{"cert-manager's field", certManager},

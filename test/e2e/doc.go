@@ -8,6 +8,7 @@
 //	TestScheduler  docs/second-scheduler.md, likewise: a second kube-scheduler, and each of its rights taken away
 //	TestUninstall  make deploy and make undeploy, and that the cluster afterwards equals the cluster before
 //	TestProduction two servers on an etcd cluster of three, replaced and given another certificate under load
+//	TestRotation   the same servers, reached by their endpoints, given another CA by the CronJob under load
 //	TestComponents the network profiles for managed control planes, and monitoring
 //	TestKonnectivity in a cluster of its own, where kube-apiserver reaches Services through konnectivity only
 package e2e

@@ -101,20 +101,16 @@ func (s *server) String() string {
 // not given get values that work.
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	port := shared.FreePort(t)
 	// Not t.TempDir: the path of the socket in it would be too long.
 	dir, err := os.MkdirTemp("", "serve-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
-	s := &server{url: "https://" + free.Addr().String(), done: make(chan struct{})}
+	s := &server{url: "https://127.0.0.1:" + port, done: make(chan struct{})}
 	s.cmd = exec.Command(shared.ServerBinary(), append([]string{
-		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port(free), "--data-dir=" + dir,
+		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port, "--data-dir=" + dir,
 		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
 	}, args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = s, s

@@ -129,21 +129,37 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 }
 
 // applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server from creating an APIService
-// that is gone; its resourceVersion, where trust is kept, from undoing what somebody else did to it meanwhile.
+// that is gone; its resourceVersion from undoing what somebody else did to it meanwhile.
 func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options, dryRun bool) error {
+	version := a.ResourceVersion
 	for _, data := range writes {
-		config := apiregistrationv1ac.APIService(a.Name).WithUID(a.UID).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(data...))
+		config := apiregistrationv1ac.APIService(a.Name).WithUID(a.UID).WithResourceVersion(version).
+			WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(data...))
 		if a.Spec.InsecureSkipTLSVerify {
 			config.Spec.WithInsecureSkipTLSVerify(false)
 		}
-		if o.KeepTrust {
-			config.WithResourceVersion(a.ResourceVersion)
-		}
-		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(ctx, config, serverSide(dryRun, o.ForceConflicts)); err != nil {
+		applied, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(ctx, config, serverSide(dryRun, o.ForceConflicts))
+		if err != nil {
 			return fmt.Errorf("apply caBundle of APIService %s: %w", a.Name, explainConflict(err))
+		}
+		if !dryRun {
+			version = applied.ResourceVersion
 		}
 	}
 	return nil
+}
+
+// MayChangeTrust has the cluster try, for each APIService of the Service, to apply the caBundle that it has, and stores nothing: a missing right
+// is found before a rotation begins.
+func (c Client) MayChangeTrust(ctx context.Context, s certs.Service) error {
+	all, err := c.APIServices(ctx, s)
+	errs := []error{err}
+	for _, a := range all {
+		if len(a.Spec.CABundle) > 0 {
+			errs = append(errs, c.applyCABundle(ctx, a, [][]byte{a.Spec.CABundle}, Options{}, true))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // serverSide are the options of a server-side apply by certgen.
@@ -229,6 +245,15 @@ func (c Client) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, 
 	return errors.Join(errs...)
 }
 
+// MayChangeFrontProxyCAs is MayChangeTrust for the trust ConfigMap.
+func (c Client) MayChangeFrontProxyCAs(ctx context.Context) error {
+	cm, err := c.TrustConfigMap(ctx)
+	if err != nil {
+		return err
+	}
+	return c.patchFrontProxyCAs(ctx, cm, cm.Data[frontproxy.CAKey], metav1.DryRunAll)
+}
+
 // ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed in place:
 // API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict, since a CA
 // that somebody added must not be lost. Where it is right already nothing is written.
@@ -249,14 +274,18 @@ func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundl
 		return fmt.Errorf("%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
 			cluster.TrustObject, remove[0].Subject, frontproxy.CAKey)
 	}
+	return c.patchFrontProxyCAs(ctx, cm, string(next.PEM()))
+}
+
+func (c Client) patchFrontProxyCAs(ctx context.Context, cm *corev1.ConfigMap, cas string, dryRun ...string) error {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": cm.ResourceVersion},
-		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": string(next.PEM())},
+		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": cas},
 	})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	configMaps, options := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace), metav1.PatchOptions{FieldManager: cluster.FieldManager}
+	configMaps, options := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace), metav1.PatchOptions{FieldManager: cluster.FieldManager, DryRun: dryRun}
 	if _, err := configMaps.Patch(ctx, frontproxy.ConfigMapName, types.JSONPatchType, patch, options); err != nil {
 		return fmt.Errorf("patch %s: %w", cluster.TrustObject, err)
 	}

@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -86,20 +84,16 @@ func startAs(t *testing.T, account string, r *relay, args ...string) *server {
 	if err := grantOnce(); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	port := shared.FreePort(t)
 	// Not t.TempDir: the path of the socket in it would be too long.
 	dir, err := os.MkdirTemp("", "direct-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
-	s := &server{relay: r, address: free.Addr().String(), dataDir: dir, done: make(chan struct{})}
+	s := &server{relay: r, address: "127.0.0.1:" + port, dataDir: dir, done: make(chan struct{})}
 	s.cmd = exec.Command(shared.ServerBinary(), append([]string{
-		"serve", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port),
+		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, account, r, dir),
 		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
 	}, args...)...)
