@@ -80,15 +80,15 @@ Exit codes:
 }
 
 func planAndApply(ctx context.Context, env environment, c apply.Client, opts apply.Options, format output.Format) error {
-	plan, err := c.PlanApply(ctx, opts)
-	if err != nil {
+	plan, err := c.PlanAndApply(ctx, opts, func(plan *apply.Report) {
+		if format == output.Text {
+			printApplyPlan(env.stdout, plan)
+		}
+	})
+	if plan == nil {
 		return err
 	}
-	if format == output.Text {
-		printApplyPlan(env.stdout, plan)
-	}
-	applyErr := c.Apply(ctx, plan)
-	return errors.Join(applyErr, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan) }))
+	return errors.Join(err, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan) }))
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Report) {

@@ -93,13 +93,14 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 		report.Items = append(report.Items, item)
 	}
 	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
-	if report.Apply, err = c.PlanApply(ctx, apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}); err != nil {
+	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}
+	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
 		return nil, err
 	}
 	if err := store.Write(certs.ServingCADir, draft.Sets[certs.ServingCADir]); err != nil {
 		return nil, err
 	}
-	if err := c.Apply(ctx, report.Apply); err != nil {
+	if report.Apply, err = c.PlanAndApply(ctx, bring, func(*apply.Report) {}); err != nil {
 		return report, err
 	}
 	return report, rotateDueCA(ctx, o, report)

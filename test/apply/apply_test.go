@@ -245,8 +245,8 @@ func gone(l *suite) {
 	if _, err := client.Create(l.Context(), &fresh, metav1.CreateOptions{}); err != nil {
 		l.Fatal(err)
 	}
-	if err := l.cluster.Apply(l.Context(), plan); err == nil || !strings.Contains(err.Error(), "metadata.uid: ") {
-		l.Errorf("made anew: got %v, want the uid refused", err)
+	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 || !apierrors.IsConflict(certs.Flatten(err)[0]) {
+		l.Errorf("made anew: got %v, want a conflict", err)
 	}
 	l.mustApply(l.options())
 	l.healthy(l.allOptions())

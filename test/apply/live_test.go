@@ -82,11 +82,7 @@ func (l *suite) options() apply.Options {
 // apply plans and applies.
 func (l *suite) apply(o apply.Options) (*apply.Report, error) {
 	l.Helper()
-	plan, err := l.cluster.PlanApply(l.Context(), o)
-	if err != nil {
-		return nil, err
-	}
-	return plan, l.cluster.Apply(l.Context(), plan)
+	return l.cluster.PlanAndApply(l.Context(), o, func(*apply.Report) {})
 }
 
 func (l *suite) mustApply(o apply.Options) map[apply.Action]int {

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -183,6 +186,24 @@ func (c Client) Apply(ctx context.Context, plan *Report) error {
 		}
 	}
 	return nil
+}
+
+// PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed meanwhile, as the status of an
+// APIService does at any time.
+func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Report)) (plan *Report, err error) {
+	err = retry.OnError(retry.DefaultBackoff, Changed, func() error {
+		if plan, err = c.PlanApply(ctx, o); err != nil {
+			return err
+		}
+		show(plan)
+		return c.Apply(ctx, plan)
+	})
+	return plan, err
+}
+
+// Changed is true for a write that was refused because the object had changed: what it is now decides. Another manager's field is another matter.
+func Changed(err error) bool {
+	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
 // Client writes what certgen keeps in a cluster.
