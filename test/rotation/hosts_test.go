@@ -4,16 +4,20 @@ package rotation
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/test/load"
@@ -50,6 +54,9 @@ func TestFrontProxyPerHost(t *testing.T) {
 			t.Error("the certificate is one from before, want a new one")
 		}
 	}
+	l.Enter("the old CA is put back into the ConfigMap")
+	putBack(t, e, c, dirs, oldCA)
+	l.Await(perStep)
 	rotateHosts(t, e, l, rotation.FrontProxyCA, dirs)
 	l.Enter("after")
 	l.Await(perStep)
@@ -63,6 +70,37 @@ func TestFrontProxyPerHost(t *testing.T) {
 			t.Errorf("%s: %d CAs, want the new one alone", filepath.Join(dir, certs.BundleFile), len(cas))
 		}
 	}
+}
+
+// putBack rotates while somebody puts the old CA back into the ConfigMap whenever certgen took it out, as a kube-apiserver does that still has it
+// in its file. certgen gives up, and what it took out is trusted again.
+func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string, oldCA *x509.Certificate) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	undone := false
+	_, err := rotation.Run(t.Context(), rotation.Options{
+		Rotation: rotation.FrontProxyCA, Dir: e.PKI(), Service: service, Observer: c, FrontProxyClientDirs: dirs,
+		Hold: time.Second, Timeout: 60 * time.Second, Settle: 5 * time.Second, // as those of the command in these tests
+		Progress: func(event rotation.Event) {
+			switch {
+			case event.Step != "distrust-configmap":
+			case event.Type == rotation.EventStarted:
+				others.Go(func() {
+					wait.UntilWithContext(ctx, func(ctx context.Context) { _ = c.ChangeFrontProxyCAs(ctx, certs.Bundle{oldCA}, nil) }, 200*time.Millisecond)
+				})
+			case event.Type == rotation.EventUndone:
+				undone = true
+			}
+		},
+	})
+	blocked, ok := errors.AsType[*rotation.BlockedError](err)
+	if !ok || !strings.Contains(blocked.Error(), "must not come back") || !undone {
+		t.Fatalf("got %v, taken back %v; want it blocked by the CA that comes back, and the step taken back", err, undone)
+	}
+	checkPublished(t, c, oldCA, nil)
 }
 
 // TestHiddenKubeAPIServer: two kube-apiservers renew their identity Leases, and one URL, as that of a load balancer, is all that certgen was given.
