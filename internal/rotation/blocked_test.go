@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/clustertest"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestBlocked stops rotations at what cannot be seen, mends that, and runs them to their end. Users get answers all
