@@ -90,7 +90,7 @@ func (r *Running) Interrupt(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatalf("make run did not end within a minute after Ctrl-C:\n%s", r)
 	}
-	if out := r.String(); !strings.Contains(out, "Stopping ...") || strings.Contains(out, "run: ") {
+	if out := r.String(); !strings.Contains(out, "Stopping ...") || strings.Contains(out, "\nrun: ") {
 		t.Errorf("after Ctrl-C make run printed, want that it stops and no error:\n%s", out)
 	}
 }
