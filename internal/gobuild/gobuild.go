@@ -16,8 +16,11 @@ import (
 	"time"
 )
 
-// FirstWord is after how long whoever waits hears why; then every otherWords.
-const FirstWord, otherWords = 2 * time.Second, 10 * time.Second
+// Progress is printed after FirstWord, and every otherWords from then on.
+const (
+	FirstWord  = 2 * time.Second
+	otherWords = 10 * time.Second
+)
 
 // Tell calls f and prints meanwhile what is done.
 func Tell(to io.Writer, doing func() string, f func() error) error {

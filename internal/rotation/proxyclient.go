@@ -146,6 +146,17 @@ func (p *procedure) leaveOut(ctx context.Context, proxy *certs.KeyPair) error {
 
 // believes returns nil when each endpoint of a Service that is ready says that it believes a front proxy's certificate.
 func (p *procedure) believes(ctx context.Context, s certs.Service, proxy *certs.KeyPair) error {
+	return p.probeEndpoints(ctx, s, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
+		if got != cluster.Believed {
+			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
+		}
+		return nil
+	})
+}
+
+// probeEndpoints asks each endpoint of a Service what it makes of a front proxy's certificate. One that is not ready and does not answer is
+// passed over.
+func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *certs.KeyPair, judge func(cluster.Endpoint, cluster.ProbeResult) error) error {
 	trust, err := p.caBundleOf(ctx, s)
 	if err != nil {
 		return err
@@ -156,11 +167,14 @@ func (p *procedure) believes(ctx context.Context, s certs.Service, proxy *certs.
 	}
 	for _, e := range endpoints {
 		got, err := p.opts.Observer.ProbeFrontProxy(ctx, e, s, trust, proxy)
-		switch {
-		case err != nil && e.Ready:
+		if err != nil && !e.Ready {
+			continue
+		}
+		if err == nil {
+			err = judge(e, got)
+		}
+		if err != nil {
 			return err
-		case err == nil && got != cluster.Believed:
-			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
 		}
 	}
 	return nil
@@ -240,21 +254,9 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 		if slices.Contains(p.state.NotProbed, service.Namespace+"/"+service.Name) {
 			continue
 		}
-		trust, err := p.caBundleOf(ctx, service)
-		if err != nil {
-			return err
-		}
-		endpoints, err := p.opts.Observer.Endpoints(ctx, service)
-		if err != nil {
-			return err
-		}
-		for _, e := range endpoints {
-			got, err := p.opts.Observer.ProbeFrontProxy(ctx, e, service, trust, proxy)
+		if err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
+			probed++
 			switch {
-			case err != nil && !e.Ready:
-				continue
-			case err != nil:
-				return err
 			case got != want && got != cluster.Believed && got != cluster.NotTrusted:
 				return &stopError{fmt.Errorf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
 					"look at how this API server authenticates requests", e.Address, service.Namespace, service.Name, want, got)}
@@ -262,7 +264,9 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, found %s",
 					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
 			}
-			probed++
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	if probed == 0 {

@@ -246,7 +246,7 @@ func gone(l *suite) {
 		l.Fatal(err)
 	}
 	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 || !apierrors.IsConflict(certs.Flatten(err)[0]) {
-		l.Errorf("made anew: got %v, want a conflict", err)
+		l.Errorf("created again: got %v, want a conflict", err)
 	}
 	l.mustApply(l.options())
 	l.healthy(l.allOptions())
