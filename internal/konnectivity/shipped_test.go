@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"example.com/extension-apiserver/internal/certs/verify"
@@ -89,6 +90,24 @@ func TestDefaults(t *testing.T) {
 		if report := check(t, newSet(t, files)); changed == 0 || len(report.Findings) > 0 {
 			t.Errorf("%q: %d files changed, got %+v, want no findings", tc.replace, changed, report.Findings)
 		}
+	}
+}
+
+// TestSidecarNamed: a finding is about one container of a pod, and counted with that alone.
+func TestSidecarNamed(t *testing.T) {
+	t.Parallel()
+	files := sidecar.files(t)
+	for name, text := range files {
+		files[name] = strings.ReplaceAll(text, "- --mode=grpc", "- --mode=http-connect")
+	}
+	faulty := map[string]int{}
+	for _, c := range check(t, newSet(t, files)).Checked {
+		if c.Errors > 0 {
+			faulty[c.Object[strings.LastIndex(c.Object, "/")+1:]] = c.Errors
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"kube-apiserver container konnectivity-server": 1}, faulty); diff != "" {
+		t.Errorf("errors by object (-want +got):\n%s", diff)
 	}
 }
 

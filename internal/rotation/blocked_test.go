@@ -119,6 +119,21 @@ func TestAbortAfterTakingBack(t *testing.T) {
 	f.checkAborted(b)
 }
 
+// TestCAKeyHasOnePlace: while a leaf is replaced, the key of its CA, which stays, is not copied.
+func TestCAKeyHasOnePlace(t *testing.T) {
+	for rotation, want := range map[string]bool{Serving: false, ServingCA: true} {
+		f := newFake(t)
+		f.runTo(rotation, "stage", EventFinished)
+		files, err := f.store().Read(kept(certs.ServingCADir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, copied := files[certs.KeyFile]; copied != want || len(files[certs.CertFile].Data) == 0 {
+			t.Errorf("%s: the CA's key is copied %v, with %d files in all; want %v", rotation, copied, len(files), want)
+		}
+	}
+}
+
 // TestRefusedBeforeItBegins leaves no record, so that anything else may begin.
 func TestRefusedBeforeItBegins(t *testing.T) {
 	for _, tc := range []struct {

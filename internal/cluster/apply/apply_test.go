@@ -14,8 +14,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -251,6 +253,37 @@ func TestApplyTriesFirst(t *testing.T) {
 		if refused != "" && (err == nil || tried != 2 || written != 0 || plan.Items[0].Done) {
 			t.Errorf("got %v, %d tried, %d written, want all tried and none written", err, tried, written)
 		}
+	}
+}
+
+// TestPlanAndApply: what changed between plan and write is planned again, and shown; a field of another manager is refused at once.
+func TestPlanAndApply(t *testing.T) {
+	resource := schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+	others := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.caBundle"}}, "conflict with helm")
+	for name, tc := range map[string]struct {
+		refusal   error
+		wantPlans int
+		wantError bool
+	}{
+		"changed once":    {apierrors.NewConflict(resource, "v1.g.example.com", errors.New("the object has been modified")), 2, false},
+		"another manager": {others, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, _ := applyDir(t)
+			c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)})
+			refused, plans := false, 0
+			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
+				if !refused {
+					refused = true
+					return true, nil, tc.refusal
+				}
+				return true, &apiregistrationv1.APIService{}, nil
+			})
+			_, err := c.PlanAndApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}, func(*Report) { plans++ })
+			if (err != nil) != tc.wantError || plans != tc.wantPlans {
+				t.Errorf("got %v and %d plans, want an error %v and %d plans", err, plans, tc.wantError, tc.wantPlans)
+			}
+		})
 	}
 }
 
