@@ -18,7 +18,6 @@ import (
 
 func newRenewCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now, Rotation: rotation.Serving}
-	var maintain rotation.MaintainOptions
 	var target cluster.Options
 	var format output.Format
 	var filesOnly bool
@@ -39,19 +38,14 @@ func newRenewCommand(env environment) *cobra.Command {
 			opts.Progress = progress(env, format)
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
-			maintain.Options = opts
 			inSecrets, err := whereIs(cmd.Flags(), opts)
 			if err != nil {
 				return err
 			}
-			validate := opts.Validate
-			if inSecrets {
-				validate = maintain.Validate
-			}
-			if err := errors.Join(append(target.Validate(), format.Validate(), signerErr, validate())...); err != nil {
+			if err := errors.Join(append(target.Validate(), format.Validate(), signerErr, opts.Validate())...); err != nil {
 				return err
 			}
-			report, err := renew(cmd.Context(), env, target, opts, maintain, inSecrets, filesOnly)
+			report, err := renew(cmd.Context(), env, target, opts, inSecrets, filesOnly)
 			if report == nil {
 				return err
 			}
@@ -62,16 +56,14 @@ func newRenewCommand(env environment) *cobra.Command {
 	rotationFlags(flags, &opts, &target)
 	secretFlags(flags, &opts)
 	signerFlags(flags, &signer)
-	flags.Var((*commaList)(&maintain.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
-	durationVar(flags, &maintain.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
+	flags.Var((*commaList)(&opts.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
+	durationVar(flags, &opts.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	output.AddFlag(cmd, &format)
 	return cmd
 }
 
-func renew(
-	ctx context.Context, env environment, target cluster.Options, opts rotation.Options, maintain rotation.MaintainOptions, inSecrets, filesOnly bool,
-) (*rotation.RenewReport, error) {
+func renew(ctx context.Context, env environment, target cluster.Options, opts rotation.Options, inSecrets, filesOnly bool) (*rotation.RenewReport, error) {
 	if filesOnly && !inSecrets {
 		return rotation.Renew(ctx, opts)
 	}
@@ -80,7 +72,7 @@ func renew(
 		return nil, err
 	}
 	if inSecrets {
-		return rotation.Maintain(ctx, c, maintain)
+		return rotation.Maintain(ctx, c, opts)
 	}
 	opts.Observer = c
 	return rotation.Renew(ctx, opts)

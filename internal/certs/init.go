@@ -16,7 +16,7 @@ import (
 // APIVersion names the form of the JSON documents; a change that breaks readers gets a new one.
 const APIVersion = "certgen.example.com/v1alpha1"
 
-// lockWait is how long Init waits for another one in the same directory. An Init takes some 10 ms.
+// lockWait is how long Locked waits for another one in the same directory. An Init takes some 10 ms.
 const lockWait = 5 * time.Second
 
 // InitOptions say which certificates a directory must hold.
@@ -103,7 +103,7 @@ func Init(ctx context.Context, opts InitOptions) (*Report, error) {
 	if opts.DryRun {
 		return initLocked(chains, opts)
 	}
-	return locked(ctx, opts.store(), func() (*Report, error) { return initLocked(chains, opts) })
+	return Locked(ctx, opts.store(), func() (*Report, error) { return initLocked(chains, opts) })
 }
 
 func (o InitOptions) store() Store {
@@ -113,16 +113,16 @@ func (o InitOptions) store() Store {
 	return Dir(o.Dir)
 }
 
-// locked runs do while it holds the store's lock.
-func locked[T any](ctx context.Context, store Store, do func() (T, error)) (out T, err error) {
+// Locked runs do while it holds the store's lock, for which it waits up to 5 s.
+func Locked[T any](ctx context.Context, store Store, do func() (T, error)) (out T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	unlock, err := store.Lock(ctx)
 	if err != nil {
 		return out, err
 	}
-	out, err = do()
-	return out, errors.Join(err, unlock())
+	defer func() { err = errors.Join(err, unlock()) }()
+	return do()
 }
 
 func initLocked(chains []*chain, opts InitOptions) (*Report, error) {

@@ -38,7 +38,7 @@ func Request(ctx context.Context, opts InitOptions, name string) (*Report, error
 	if err != nil {
 		return nil, err
 	}
-	return locked(ctx, opts.store(), func() (*Report, error) { return request(chains[0].leaves[0], opts.Dir) })
+	return Locked(ctx, opts.store(), func() (*Report, error) { return request(chains[0].leaves[0], opts.Dir) })
 }
 
 func request(l *leaf, out string) (*Report, error) {
@@ -196,7 +196,7 @@ func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 		now: clock(opts.Now)(), ca: authority{pairDir: pairDir{store: Dir(opts.Dir), name: ca.dir}},
 		leaves: []*leaf{{pairDir: pairDir{store: Dir(opts.Dir), name: opts.Name}}},
 	}
-	return locked(ctx, Dir(opts.Dir), func() (*Report, error) { return c.accept(c.leaves[0], opts) })
+	return Locked(ctx, Dir(opts.Dir), func() (*Report, error) { return c.accept(c.leaves[0], opts) })
 }
 
 // accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes the pending request.

@@ -25,9 +25,6 @@ import (
 // clusterName is kubeadm's.
 const clusterName = "kubernetes"
 
-// lockWait is how long Write waits for another one with the same files.
-const lockWait = 5 * time.Second
-
 // Options say whose certificate is made, by which CA, and which server it is for.
 type Options struct {
 	Client       certs.ClientOptions
@@ -143,13 +140,10 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 }
 
 func (o Options) writePair(ctx context.Context, pair *certs.KeyPair, ca *certs.CA) error {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
-	defer cancel()
-	unlock, err := certs.Dir(o.pairDir()).Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(pair.Write(o.pairDir(), certs.Bundle{ca.Certificate}), unlock())
+	_, err := certs.Locked(ctx, certs.Dir(o.pairDir()), func() (struct{}, error) {
+		return struct{}{}, pair.Write(o.pairDir(), certs.Bundle{ca.Certificate})
+	})
+	return err
 }
 
 func (o Options) report(action certs.Action, cert, ca *x509.Certificate, now time.Time) *certs.Report {

@@ -18,35 +18,14 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// MaintainOptions are those of a rotation in Secrets, for the CA when it is due, and say how long to wait for what.
-type MaintainOptions struct {
-	Options // Rotation is not looked at
-	// APIServices are waited for, up to Within, until each has the Service as its backend; none and 0 wait for nothing.
-	APIServices []string
-	Within      time.Duration
-}
-
-// Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
-func (o MaintainOptions) Validate() error { return o.complete() }
-
-func (o *MaintainOptions) complete() error {
-	o.Rotation = Serving
-	errs := []error{o.Options.complete()}
-	if (o.Within > 0) != (len(o.APIServices) > 0) || o.Within < 0 {
-		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Within.String(),
-			Reason: fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices))})
-	}
-	return errors.Join(errs...)
-}
-
 // Maintain keeps the serving pair and its CA in Secrets of the cluster: it finishes a rotation that is under way, makes what is missing, renews
 // the pair when a third of its life is left, and makes the CA the caBundle of every APIService of the Service. A CA of which a third of its
 // life is left is replaced then, as Run does. What is right is left alone, so it is for a job at the start and for one that runs each day.
 //
 // It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone needs
-// a person. It holds the Lease of the Service, but not while it waits for APIServices.
-func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *RenewReport, err error) {
-	o.Observer, o.Now = c, c.Time
+// a person. It holds the Lease of the Service, but not while it waits for APIServices. Options.Rotation is not looked at.
+func Maintain(ctx context.Context, c apply.Client, o Options) (report *RenewReport, err error) {
+	o.Rotation, o.Observer, o.Now = Serving, c, c.Time
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
@@ -68,9 +47,9 @@ func Maintain(ctx context.Context, c apply.Client, o MaintainOptions) (report *R
 
 // maintainOnce decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
 // everything trusts it before it is served.
-func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*RenewReport, error) {
+func maintainOnce(ctx context.Context, c apply.Client, o Options) (*RenewReport, error) {
 	report := newRenewReport()
-	store, err := openSecrets(ctx, o.Options)
+	store, err := openSecrets(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +87,8 @@ func maintainOnce(ctx context.Context, c apply.Client, o MaintainOptions) (*Rene
 
 // rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is served that is stored, so
 // a run that stored a certificate leaves it to the next.
-func rotateDueCA(ctx context.Context, o MaintainOptions, report *RenewReport) error {
-	store, err := openSecrets(ctx, o.Options)
+func rotateDueCA(ctx context.Context, o Options, report *RenewReport) error {
+	store, err := openSecrets(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -122,17 +101,16 @@ func rotateDueCA(ctx context.Context, o MaintainOptions, report *RenewReport) er
 }
 
 // held are the options of a rotation under the Lease that Maintain holds.
-func (o MaintainOptions) held(store *secrets, rotation string) Options {
-	opts := o.Options
-	opts.Rotation, opts.store, opts.leased = rotation, store, true
+func (o Options) held(store *secrets, rotation string) Options {
+	o.Rotation, o.store, o.leased = rotation, store, true
 	if rotation != Serving {
-		opts.Signer = nil
+		o.Signer = nil
 	}
-	return opts
+	return o
 }
 
 // allowNewCA says how a new CA is allowed where there is no flag for it.
-func allowNewCA(err error, o MaintainOptions) error {
+func allowNewCA(err error, o Options) error {
 	var errs []error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
@@ -146,7 +124,7 @@ func allowNewCA(err error, o MaintainOptions) error {
 }
 
 // waitForAPIServices returns nil when each name is an APIService whose backend is the Service.
-func waitForAPIServices(ctx context.Context, c apply.Client, o MaintainOptions) error {
+func waitForAPIServices(ctx context.Context, c apply.Client, o Options) error {
 	var missing []string
 	var asked error
 	err := utilwait.PollUntilContextTimeout(ctx, defaultPoll, o.Within, true, func(ctx context.Context) (bool, error) {

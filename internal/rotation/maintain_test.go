@@ -29,7 +29,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-var maintained = MaintainOptions{Options: Options{Service: clustertest.Service, Secret: "s", CASecret: "ca", Hold: time.Hour}}
+var maintained = Options{Rotation: Serving, Service: clustertest.Service, Secret: "s", CASecret: "ca", Hold: time.Hour}
 
 func emptyCASecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Service.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
@@ -177,12 +177,14 @@ func TestMaintainWaits(t *testing.T) {
 }
 
 func TestMaintainOptions(t *testing.T) {
-	for want, o := range map[string]MaintainOptions{
-		"ca-secret": {Options: Options{Service: clustertest.Service, Secret: "s", CASecret: "s"}},
-		"secret":    {Options: Options{Service: clustertest.Service, CASecret: "ca"}},
-		"wait":      {Options: maintained.Options, Within: time.Second},
-		"service":   {Options: Options{Secret: "s", CASecret: "ca"}},
+	for want, spoil := range map[string]func(*Options){
+		"ca-secret": func(o *Options) { o.CASecret = o.Secret },
+		"secret":    func(o *Options) { o.Secret = "" },
+		"wait":      func(o *Options) { o.Within = time.Second },
+		"service":   func(o *Options) { o.Service = certs.Service{} },
 	} {
+		o := maintained
+		spoil(&o)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want an error about %s", o, err, want)
 		}

@@ -45,7 +45,6 @@ const (
 	DefaultSettle = 90 * time.Second
 
 	defaultPoll = 2 * time.Second
-	lockWait    = 5 * time.Second // as certgen init waits
 )
 
 // Observer is what a rotation sees and changes of a cluster; *Cluster is one.
@@ -102,6 +101,9 @@ type Options struct {
 	Progress func(Event)         // called in order, and waited for; nil means nobody is told
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
+	// APIServices are waited for by Maintain, up to Within, until each has the Service as its backend; none and 0 wait for nothing.
+	APIServices []string
+	Within      time.Duration
 
 	store     certs.Store // the directory, or the Secrets when they are read
 	leased    bool        // the caller holds the Lease
@@ -143,26 +145,26 @@ func Abort(ctx context.Context, opts Options) (*State, error) {
 
 // underLock calls do, under the lock of the directory and the Lease of the Service, with the unfinished rotation or, where one may begin, with
 // no state.
-func underLock(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (state *State, err error) {
+func underLock(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (*State, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
 	if opts.Observer == nil && (opts.Rotation == ServingCA || opts.Rotation == FrontProxyCA) {
 		return nil, fmt.Errorf("rotate %s: expected a cluster to observe, found none; trust cannot be changed without", opts.Rotation)
 	}
-	if opts.store != nil {
-		lockCtx, cancel := context.WithTimeout(ctx, lockWait)
-		defer cancel()
-		unlock, lockErr := opts.store.Lock(lockCtx)
-		if lockErr != nil {
-			return nil, lockErr
-		}
-		defer func() { err = errors.Join(err, unlock()) }()
+	if opts.store == nil {
+		return underLease(ctx, opts, begin, do)
+	}
+	return certs.Locked(ctx, opts.store, func() (*State, error) {
 		// What stands in the way here needs no cluster.
 		if _, err := recorded(opts, begin); err != nil {
 			return nil, err
 		}
-	}
+		return underLease(ctx, opts, begin, do)
+	})
+}
+
+func underLease(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (state *State, err error) {
 	err = opts.exclusive(ctx, func(ctx context.Context) error {
 		if opts.Observer != nil {
 			if err := cluster.CheckClock(ctx, opts.Observer); err != nil {
@@ -265,6 +267,10 @@ func (o *Options) complete() error {
 		if d < 0 {
 			errs = append(errs, &certs.InvalidError{Field: field, Value: d.String(), Reason: "expected no less than 0"})
 		}
+	}
+	if (o.Within > 0) != (len(o.APIServices) > 0) || o.Within < 0 {
+		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Within.String(),
+			Reason: fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices))})
 	}
 	o.setDefaults()
 	return errors.Join(errs...)
