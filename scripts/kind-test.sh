@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
 #
-# Usage: scripts/kind-test.sh [SUITE ...]   default, access, scheduler, uninstall, components, production or rotation (default: default uninstall)
+# Usage: scripts/kind-test.sh [SUITE ...]      default: default uninstall
 #        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs these suites (default: all), removes it
 # Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
 set -euo pipefail
@@ -11,7 +11,10 @@ export KUBECONFIG=$PWD/.kind/kubeconfig
 
 fail() { echo "kind-test: $*" >&2; exit 1; }
 
-# load_etcd brings the etcd of the control plane, for the cluster of the suites "production" and "rotation".
+# Each is a test of test/e2e: TestUninstall, TestDefault and so on. "uninstall" is first: it wants a cluster that nothing was ever deployed to.
+suites=(uninstall default access scheduler components production rotation frontproxy)
+
+# load_etcd brings the etcd of the control plane, for the cluster of three of the suites.
 load_etcd() {
   make --no-print-directory controlplane
   local binary version
@@ -23,8 +26,6 @@ load_etcd() {
   scripts/kind.sh load etcd
 }
 
-# Each suite is a test of test/e2e: TestDefault, TestAccess, TestScheduler, TestUninstall, TestComponents, TestProduction, TestRotation,
-# TestKonnectivity.
 run() {
   local suite
   scripts/kind.sh need-cluster
@@ -33,17 +34,17 @@ run() {
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE
   for suite; do
-    grep -q "^func Test${suite^}(" test/e2e/*_test.go || fail "SUITE has '$suite', expected default, access, scheduler, uninstall, components, production or rotation"
-    case $suite in production | rotation) load_etcd ;; esac
+    [[ " ${suites[*]} " == *" $suite "* ]] || fail "SUITE has '$suite', expected one of ${suites[*]}"
+    case $suite in production | rotation | frontproxy) load_etcd ;; esac
+    [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
     CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
   done
 }
 
-# all begins with "uninstall", if that is among the suites: it wants a cluster that nothing was ever deployed to.
 all() {
   local status=0 suite first=() rest=()
-  [ $# -gt 0 ] || set -- uninstall default access scheduler components production rotation
+  [ $# -gt 0 ] || set -- "${suites[@]}"
   for suite; do
     if [ "$suite" = uninstall ]; then first=(scripts/kind-test.sh uninstall); else rest+=("$suite"); fi
   done

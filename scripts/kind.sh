@@ -5,6 +5,7 @@
 #        scripts/kind.sh load NAME                    loads bin/images/NAME.tar
 #        scripts/kind.sh need-cluster                 fails if there is none, and writes its kubeconfig
 #        scripts/kind.sh routing endpoints|cluster-ip
+#        scripts/kind.sh node COMMANDS                runs commands on its node
 #        scripts/kind.sh kube-apiserver               prints its container
 #        scripts/kind.sh await-kube-apiserver BEFORE  waits for another container of it, after a change of its manifest
 # Variables: scripts/project.sh, and
@@ -145,7 +146,8 @@ case ${1:-} in
   load) shift; load "$@" ;;
   need-cluster) need_cluster ;;
   routing) routing "${2:-}" ;;
+  node) node_shell "${2:?expected commands}" ;;
   kube-apiserver) kube_apiserver ;;
   await-kube-apiserver) await_kube_apiserver "${2:?expected the container before}" ;;
-  *) echo "kind: expected up, load, deploy, routing, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
+  *) echo "kind: expected up, load, deploy, routing, node, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
 esac

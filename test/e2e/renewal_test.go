@@ -192,11 +192,7 @@ func (c cluster) served(ctx context.Context, pod string) (serial string, err err
 		return "", err
 	}
 	defer stop()
-	secret, err := c.core.CoreV1().Secrets(namespace).Get(ctx, name+"-serving", metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	bundle, err := certs.ParseBundle(secret.Data[certs.BundleFile])
+	bundle, err := c.servingCAs(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -207,4 +203,13 @@ func (c cluster) served(ctx context.Context, pod string) (serial string, err err
 	}
 	defer conn.Close()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+}
+
+// servingCAs are those that the Secret holds beside the serving pair.
+func (c cluster) servingCAs(ctx context.Context) (certs.Bundle, error) {
+	secret, err := c.core.CoreV1().Secrets(namespace).Get(ctx, name+"-serving", metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return certs.ParseBundle(secret.Data[certs.BundleFile])
 }
