@@ -21,6 +21,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/pkg/envtest"
+	"example.com/extension-apiserver/test/load"
 )
 
 // TestKilled kills certgen once in each step of every rotation, with SIGKILL, and starts it again. No request fails.
@@ -129,50 +130,63 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 
 var waitForLease sync.Once
 
-// TestTwoOperators: two rotations of the serving CA, the second from a copy of the directory, take turns at every step. No request fails; the
-// one whose directory the servers read comes to its end. The CA of the other is trusted beside it, until it is taken out from there.
-// internal/rotation tries every pair of steps of all rotations.
+// TestTwoOperators: two rotations, the second from a copy of the directory, meet at every step of each. No request fails; the one whose
+// directory servers and kube-apiservers read comes to its end. internal/rotation also stops the second one at each of its steps.
 func TestTwoOperators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
 	}
 	c := newCluster(t, shared)
 	takeOver(t, c)
+	l := startLoad(t, shared, "operators")
+	defer l.End()
+	for _, name := range rotation.Rotations() {
+		second := twoOperators(t, l, name)
+		l.Enter(name + ": the second is taken back")
+		outcome, stderr := second("--abort")
+		if outcome == "done" {
+			t.Errorf("%s: the second one is done after --abort\n%s", name, stderr)
+		}
+		if name != rotation.ServingCA {
+			continue
+		}
+		// Its CA is trusted beside that of the first one, until it is taken out from there.
+		ca := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
+		checkTrust(t, c, ca, 2)
+		l.Enter(name + ": the second one's CA is taken out")
+		applyDir(t, c, apply.Options{ReplaceTrust: true})
+		checkTrust(t, c, ca, 1)
+	}
+}
+
+// twoOperators kills a first certgen in each step and lets a second one, from a copy, go as far as it can. Then the first goes on to its end.
+func twoOperators(t *testing.T, l *load.Load, name string) (second func(args ...string) (outcome, stderr string)) {
+	t.Helper()
 	copied := filepath.Join(t.TempDir(), "pki")
 	if err := os.CopyFS(copied, os.DirFS(shared.PKI())); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := rotation.Plan(rotation.ServingCA)
+	plan, err := rotation.Plan(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := func(args ...string) (outcome, stderr string) {
-		return certgen(t, shared, "", false, append([]string{"rotate", rotation.ServingCA, "--dir", copied, "--timeout", "5s"}, args...)...)
+	second = func(args ...string) (outcome, stderr string) {
+		return certgen(t, shared, "", false, append([]string{"rotate", name, "--dir", copied, "--timeout", "5s"}, args...)...)
 	}
-	l := startLoad(t, shared, "operators")
-	defer l.End()
 	for _, step := range plan {
-		l.Enter("two operators at " + step.Name)
-		if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, step.Name, !step.Holds); outcome != "killed" {
+		l.Enter("two operators at " + name + "/" + step.Name)
+		if outcome, stderr := certgenRotate(t, shared, name, step.Name, !step.Holds); outcome != "killed" {
 			t.Fatalf("the first was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
 		}
 		if outcome, stderr := second(); outcome == "done" {
-			t.Fatalf("the second one is done at step %s, though no server reads its directory\n%s", step.Name, stderr)
+			t.Fatalf("the second one is done at step %s, though nobody reads its directory\n%s", step.Name, stderr)
 		}
 	}
-	l.Enter("the first to its end")
-	if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, "", false); outcome != "done" {
+	l.Enter(name + ": the first to its end")
+	if outcome, stderr := certgenRotate(t, shared, name, "", false); outcome != "done" {
 		t.Fatalf("the first: %s\n%s", outcome, stderr)
 	}
-	l.Enter("the second is taken back")
-	if outcome, stderr := second("--abort"); outcome == "done" {
-		t.Errorf("the second one is done after --abort\n%s", stderr)
-	}
-	ca := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
-	checkTrust(t, c, ca, 2)
-	l.Enter("its CA is taken out")
-	applyDir(t, c, apply.Options{ReplaceTrust: true})
-	checkTrust(t, c, ca, 1)
+	return second
 }
 
 // checkTrust wants the CA in each caBundle, and how many there are in all.
