@@ -174,7 +174,7 @@ kind-test: needs-kind-suites kubectl ## Run the end-to-end suites on it (default
 	@scripts/kind-test.sh $(SUITE)
 
 .PHONY: kind-test-all
-kind-test-all: needs-kind-suites kubectl image ## Make a cluster, run SUITE on it (default: all suites, 25 minutes), and remove it.
+kind-test-all: needs-kind-suites kubectl image ## Make a cluster, run SUITE on it (default: all suites, 45 minutes), and remove it.
 	@scripts/kind-test.sh all $(SUITE)
 
 .PHONY: kind-test-konnectivity

@@ -164,6 +164,7 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 	})
 }
 
+// underLease reads the Secrets, unless it is a directory, under the Lease: what they hold may not change meanwhile.
 func underLease(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (state *State, err error) {
 	err = opts.exclusive(ctx, func(ctx context.Context) error {
 		if opts.Observer != nil {

@@ -23,8 +23,7 @@ import (
 // kubeadm's front proxy on the node, under load.
 func TestFrontproxy(t *testing.T) {
 	c := newProduction(t)
-	t.Cleanup(func() { c.script("kind.sh routing cluster-ip") })
-	c.script("kind.sh routing endpoints")
+	routeToEndpoints(c)
 	underLoad(c, "frontproxy", nil, step{"renewal", renewal}, step{"front proxy's CA", replaceFrontProxyCA})
 	removeProduction(c)
 }

@@ -43,8 +43,7 @@ func TestProduction(t *testing.T) {
 // TestRotation: with kube-apiserver reaching the servers by their endpoints, the CronJob replaces their CA under load, and they are replaced.
 func TestRotation(t *testing.T) {
 	c := newProduction(t)
-	t.Cleanup(func() { c.script("kind.sh routing cluster-ip") })
-	c.script("kind.sh routing endpoints")
+	routeToEndpoints(c)
 	underLoad(c, "endpoints", nil, step{"new CA", replaceCA}, step{"rollout", rollout})
 	removeProduction(c)
 }
@@ -59,6 +58,13 @@ func newProduction(t *testing.T) cluster {
 	startEtcd(c)
 	c.script("deploy.sh", production)
 	return c
+}
+
+// routeToEndpoints has kube-apiserver reach the servers by their endpoints until the test ends.
+func routeToEndpoints(c cluster) {
+	c.Helper()
+	c.Cleanup(func() { c.script("kind.sh routing cluster-ip") })
+	c.script("kind.sh routing endpoints")
 }
 
 // removeProduction undeploys with the tens of thousands of objects that the load left.
