@@ -264,7 +264,7 @@ func TestSeenDuringHold(t *testing.T) {
 		opts, waits := f.options(ServingCA), 0
 		wait := opts.Wait
 		opts.Wait = func(ctx context.Context, d time.Duration) error {
-			if waits++; waits == 30 {
+			if waits++; waits == 3 {
 				f.caBundle = certs.Bundle{b.servingCA}
 			}
 			return wait(ctx, d)
@@ -310,14 +310,14 @@ func TestSeenDuringHold(t *testing.T) {
 			switch {
 			case e.Step == "switch" && e.Type == EventObserved:
 				observed = e.Time
-			case e.Step == "switch" && e.Type == EventFinished && e.Time.Sub(back) < time.Hour:
-				t.Errorf("held for %s after the endpoint was back, want 1h", e.Time.Sub(back))
+			case e.Step == "switch" && e.Type == EventFinished && e.Time.Sub(back) < f.hold:
+				t.Errorf("held for %s after the endpoint was back, want %s", e.Time.Sub(back), f.hold)
 			}
 		}
 		wait := opts.Wait
 		opts.Wait = func(ctx context.Context, d time.Duration) error {
 			f.stuckLeaf = nil
-			if since := f.now.Sub(observed); !observed.IsZero() && back.IsZero() && since >= 30*time.Minute {
+			if since := f.now.Sub(observed); !observed.IsZero() && back.IsZero() && since >= f.hold/2 {
 				f.stuckLeaf, back = b.serving, f.now
 			}
 			return wait(ctx, d)
@@ -351,35 +351,77 @@ func TestOldCATakenOut(t *testing.T) {
 	}
 }
 
-// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation is blocked is of a CA that is trusted, and stands in no way.
+// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation waits for a person stays, and so does a CA that somebody added to
+// ca.crt: an older copy does not take its place when the rotation goes on. The switch is blocked, since the new certificate may have other names.
 func TestIssuedMeanwhile(t *testing.T) {
-	for _, event := range []EventType{EventFinished, EventBlocked} {
-		f := newFake(t)
-		b := f.before()
-		f.runTo(FrontProxyCA, "trust", EventFinished)
-		ca, err := certs.ReadCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return f.now })
-		if err != nil {
-			t.Fatal(err)
-		}
-		renewed, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := renewed.Write(f.proxies[0], f.bundleIn(f.proxies[0])); err != nil {
-			t.Fatal(err)
-		}
-		do := Run
-		if event == EventBlocked {
-			do = Abort
-		}
-		if _, err := do(t.Context(), f.options(FrontProxyCA)); err != nil {
-			t.Fatal(err)
-		}
-		f.mustAnswer()
-		if event == EventFinished {
-			f.checkEnd(b, FrontProxyCA)
-		}
+	for rotation, tc := range map[string]struct{ ca, leaf, before string }{
+		Serving:      {certs.ServingCADir, certs.ServingDir, "switch"},
+		ServingCA:    {certs.ServingCADir, certs.ServingDir, "trust"},
+		FrontProxyCA: {certs.FrontProxyCADir, certs.FrontProxyClientDir, "trust"},
+	} {
+		t.Run(rotation, func(t *testing.T) {
+			f := newFake(t)
+			f.runTo(rotation, tc.before, EventStarted)
+			set := filepath.Join(f.dir, tc.leaf)
+			ca, err := certs.ReadCA(filepath.Join(f.dir, tc.ca), func() time.Time { return f.now })
+			if err != nil {
+				t.Fatal(err)
+			}
+			renewed, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+			if rotation != FrontProxyCA {
+				renewed, err = ca.IssueServing(certs.ServingOptions{DNSNames: []string{service.ServerName()}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := renewed.Write(set, append(f.bundleIn(set), other.Certificate)); err != nil {
+				t.Fatal(err)
+			}
+			stays := func(when string) {
+				t.Helper()
+				if live, bundle := f.cert(tc.leaf), f.bundleIn(set); !live.Equal(renewed.Certificate) || !bundle.Contains(other.Certificate) {
+					t.Errorf("%s: sha256:%.16s is in use, beside %d CAs; want what was issued since, sha256:%.16s, and the CA that was added", when,
+						certs.Fingerprint(live), len(bundle), certs.Fingerprint(renewed.Certificate))
+				}
+				f.mustAnswer()
+			}
+			if _, err := Run(t.Context(), f.options(rotation)); err == nil || !strings.Contains(err.Error(), "was not there when the rotation began") {
+				t.Errorf("got %v, want the switch blocked", err)
+			}
+			stays("blocked")
+			f.mustAbort(rotation)
+			stays("taken back")
+		})
 	}
+}
+
+// TestCopyLeftBehind: a copy of the directory from before a rotation is taken up after it, when the CA that it knows may be in wrong hands.
+func TestCopyLeftBehind(t *testing.T) {
+	f := newFake(t)
+	f.runTo(ServingCA, "trust", EventStarted)
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(f.dir)); err != nil {
+		t.Fatal(err)
+	}
+	f.mustAbort(ServingCA)
+	b := f.before()
+	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	opts := f.options(ServingCA)
+	opts.Dir = left
+	_, err := Run(t.Context(), opts)
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked {
+		t.Errorf("got %v, want it blocked", err)
+	}
+	if f.caBundle.Contains(b.servingCA) || f.second.Contains(b.servingCA) {
+		t.Error("the CA that was distrusted is in a caBundle again")
+	}
+	f.checkEnd(b, ServingCA)
 }
 
 // revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times while the new certificate is

@@ -37,6 +37,7 @@ type fakeCluster struct {
 	dir      string
 	secrets  apply.Client // the serving pair and its CA are in Secrets, not in dir
 	now      time.Time
+	hold     time.Duration     // five looks of two seconds
 	caBundle certs.Bundle      // of v1
 	second   certs.Bundle      // of v2
 	other    *x509.Certificate // what the second one trusts besides
@@ -90,7 +91,7 @@ func TestMain(m *testing.M) {
 
 func newFake(t *testing.T) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, left: -1, names: `["front-proxy-client"]`}
+	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, hold: 10 * time.Second, left: -1, names: `["front-proxy-client"]`}
 	dir, err := initialized()
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +230,7 @@ func cuts(f *fakeCluster, rotation string) []int {
 
 func (f *fakeCluster) options(rotation string) Options {
 	opts := Options{
-		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: time.Hour, Timeout: time.Minute, Settle: 10 * time.Second,
+		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: f.hold, Timeout: time.Minute, Settle: 10 * time.Second,
 		Now:      func() time.Time { f.step(); return f.now },
 		Wait:     func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
 		Progress: func(Event) { f.step(); f.mustAnswer() },

@@ -28,7 +28,7 @@ func (p *procedure) frontProxyCA() {
 			name: "trust", kind: Trust, hold: true,
 			about: "write both CAs into ca.crt for each kube-apiserver (its --requestheader-client-ca-file); seen when the ConfigMap " +
 				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated API believes a certificate of the new one",
-			do:       func(context.Context) error { return p.rewriteOld(p.bothTrusted) },
+			do:       func(context.Context) error { return p.rewrite(p.bothTrusted) },
 			observed: p.bothProxiesBelieved,
 			undo:     p.trustOldProxyCA,
 			undone:   p.nextProxyDistrusted,

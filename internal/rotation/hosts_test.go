@@ -167,6 +167,7 @@ func TestFirstCASigned(t *testing.T) {
 // longer than it takes.
 func TestSlowReload(t *testing.T) {
 	f := newFake(t)
+	f.hold = time.Hour
 	f.addProxy()
 	b := f.before()
 	old, err := certs.ReadCertificate(certs.Dir(f.proxies[1]), "")

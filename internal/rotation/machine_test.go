@@ -121,7 +121,7 @@ func TestRotations(t *testing.T) {
 			for _, s := range plan {
 				want = append(want, s.Name)
 				if s.Holds {
-					holds += time.Hour
+					holds += f.hold
 				}
 			}
 			if rotation == FrontProxyCA {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -19,7 +20,7 @@ import (
 type pairs struct {
 	oldCA, nextCA *x509.Certificate // nextCA is nil where the CA stays
 	next          *certs.KeyPair    // the new leaf, which all of leafDirs get
-	old           []*certs.KeyPair  // the leaf that each of leafDirs had
+	old           []*certs.KeyPair  // the leaf that each of leafDirs had when the rotation began
 	bundles       []certs.Bundle    // and the ca.crt beside it
 }
 
@@ -219,15 +220,44 @@ func (p *procedure) finish(ctx context.Context) error {
 // bundleOf is what ca.crt of the i-th leaf's set holds at some step. What the caBundles hold is that of the first.
 type bundleOf func(i int) certs.Bundle
 
-// keptBundle is what ca.crt beside the i-th old leaf held, with the old CA.
-func (p *procedure) keptBundle(i int) certs.Bundle { return p.bundles[i].Merge(p.opts.Now(), p.oldCA) }
-
-// bothTrusted is keptBundle with the new CA.
-func (p *procedure) bothTrusted(i int) certs.Bundle {
-	return p.keptBundle(i).Merge(p.opts.Now(), p.nextCA)
+// live is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since the rotation began. What cannot
+// be read is as it was then.
+func (p *procedure) live(i int) *certs.KeyPair {
+	if pair, err := certs.ReadPair(p.opts.store, p.leafDirs[i]); err == nil {
+		return pair
+	}
+	return p.old[i]
 }
 
-// onlyNewTrusted is bothTrusted without the old CA: others may have theirs there too.
+// before is the leaf to go back to: the old one, or another of the old CA that somebody else put in its place.
+func (p *procedure) before(i int) *certs.KeyPair {
+	if live := p.live(i); signedBy(live.Certificate, p.oldCA) && !live.Certificate.Equal(p.next.Certificate) {
+		return live
+	}
+	return p.old[i]
+}
+
+// liveBundle is what ca.crt beside it holds, to which others may add CAs too.
+func (p *procedure) liveBundle(i int) certs.Bundle {
+	if files, err := p.opts.store.Read(p.leafDirs[i], certs.BundleFile); err == nil {
+		if bundle, err := certs.ParseBundle(files[certs.BundleFile].Data); err == nil {
+			return bundle
+		}
+	}
+	return p.bundles[i]
+}
+
+// keptBundle is liveBundle with the old CA and without the new one.
+func (p *procedure) keptBundle(i int) certs.Bundle {
+	return p.liveBundle(i).Without(p.nextCA).Merge(p.opts.Now(), p.oldCA)
+}
+
+// bothTrusted is liveBundle with both CAs.
+func (p *procedure) bothTrusted(i int) certs.Bundle {
+	return p.liveBundle(i).Merge(p.opts.Now(), p.oldCA, p.nextCA)
+}
+
+// onlyNewTrusted is bothTrusted without the old CA.
 func (p *procedure) onlyNewTrusted(i int) certs.Bundle { return p.bothTrusted(i).Without(p.oldCA) }
 
 // writeNew puts the new leaf, and its CA when that is new, in use.
@@ -237,13 +267,11 @@ func (p *procedure) writeNew(bundle bundleOf) error {
 
 // writeOld puts the old leaf, and its CA, back in use.
 func (p *procedure) writeOld(bundle bundleOf) error {
-	return p.writeLeaves(kept(p.caDir), bundle, func(i int) *certs.KeyPair { return p.old[i] })
+	return p.writeLeaves(kept(p.caDir), bundle, p.before)
 }
 
-// rewriteOld writes the leaf that is in use again, for the sake of ca.crt beside it.
-func (p *procedure) rewriteOld(bundle bundleOf) error {
-	return p.writeLeaves("", bundle, func(i int) *certs.KeyPair { return p.old[i] })
-}
+// rewrite writes the leaf that is in use again, for the sake of ca.crt beside it.
+func (p *procedure) rewrite(bundle bundleOf) error { return p.writeLeaves("", bundle, p.live) }
 
 // writeLeaves writes certificate, key and bundle of each set in one step, and before them the CA, if one is given and it is another one: a
 // certgen init that comes between would sign with it.
@@ -258,6 +286,9 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 	}
 	for i, dir := range p.leafDirs {
 		pair := leaf(i)
+		if err := p.inTime(pair.Certificate); err != nil {
+			return err
+		}
 		if err := p.write(pair, dir, issuerFirst(bundle(i), pair.Certificate)); err != nil {
 			return err
 		}
@@ -265,14 +296,42 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 	return nil
 }
 
-// restoreOld puts every file of the leaves back as it was, to the byte.
+// restoreOld puts every file of the leaves back as it was, to the byte, unless somebody else wrote another leaf, or added a CA, since.
 func (p *procedure) restoreOld() error {
 	if err := p.ours(); err != nil {
 		return err
 	}
 	for i, dir := range p.leafDirs {
-		if err := p.copyPair(kept(p.leafName(i)), dir); err != nil {
+		leaf, bundle := p.before(i), p.keptBundle(i)
+		err := p.inTime(leaf.Certificate)
+		switch {
+		case err != nil:
+		case leaf.Certificate.Equal(p.old[i].Certificate) && len(bundle.Without(append(p.bundles[i], p.oldCA)...)) == 0:
+			err = p.copyPair(kept(p.leafName(i)), dir)
+		default:
+			err = p.write(leaf, dir, issuerFirst(bundle, leaf.Certificate))
+		}
+		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// inTime refuses to put a certificate in use that has expired, while the rotation was blocked.
+func (p *procedure) inTime(leaf *x509.Certificate) error {
+	if p.opts.Now().After(leaf.NotAfter) {
+		return fmt.Errorf("the certificate that was in use (sha256:%.16s) expired at %s: take the rotation to its end", certs.Fingerprint(leaf), leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// unchanged refuses to put the new leaf in the place of one that it was not made for, which may have other names.
+func (p *procedure) unchanged() error {
+	for i, dir := range p.leafDirs {
+		if live := p.live(i).Certificate; !live.Equal(p.old[i].Certificate) && !live.Equal(p.next.Certificate) {
+			return fmt.Errorf("%s holds a certificate (sha256:%.16s) that was not there when the rotation began, as certgen init may have written it; "+
+				"take the rotation back, and begin it again", p.opts.store.Path(dir), certs.Fingerprint(live))
 		}
 	}
 	return nil

@@ -32,10 +32,15 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 		name: "switch", kind: Identity, hold: true, needs: believed,
 		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
 			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, which the hold must cover otherwise",
-		do:       func(context.Context) error { return p.writeNew(bundle) },
+		do: func(context.Context) error {
+			if err := p.unchanged(); err != nil {
+				return err
+			}
+			return p.writeNew(bundle)
+		},
 		observed: p.nextProxyInUse,
 		undo:     func(context.Context) error { return undo() },
-		undone:   p.oldProxiesInUse,
+		undone:   p.liveProxiesInUse,
 	}
 }
 
@@ -46,11 +51,15 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 	return p.proxyShown(ctx, p.next)
 }
 
-func (p *procedure) oldProxiesInUse(ctx context.Context) error {
+func (p *procedure) liveProxiesInUse(ctx context.Context) error {
 	if err := p.proxyAnswers(ctx); err != nil {
 		return err
 	}
-	return p.proxyShown(ctx, p.old...)
+	var live []*certs.KeyPair
+	for i := range p.leafDirs {
+		live = append(live, p.live(i))
+	}
+	return p.proxyShown(ctx, live...)
 }
 
 func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {

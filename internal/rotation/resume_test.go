@@ -36,8 +36,8 @@ func TestHoldBeginsAnew(t *testing.T) {
 	f.now = f.now.Add(40 * time.Minute)
 	opts := f.options(ServingCA)
 	opts.Progress = func(e Event) {
-		if e.Step == "trust" && e.Type == EventFinished && (e.Time.Sub(observed) != 100*time.Minute || f.version != version) {
-			t.Errorf("held until %s after it was observed, want 1h40m; %d more writes, want 0", e.Time.Sub(observed), f.version-version)
+		if e.Step == "trust" && e.Type == EventFinished && (e.Time.Sub(observed) != 40*time.Minute+f.hold || f.version != version) {
+			t.Errorf("held until %s after it was observed, want 40m and the hold; %d more writes, want 0", e.Time.Sub(observed), f.version-version)
 		}
 	}
 	if _, err := Run(t.Context(), opts); err != nil {

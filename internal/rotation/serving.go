@@ -27,10 +27,10 @@ func (p *procedure) serving() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it; seen when every endpoint of the Service " +
 				"serves it and each kube-apiserver gets answers",
-			do:       func(ctx context.Context) error { return p.switchLeaf(ctx, p.next, p.writeNew, p.keptBundle) },
+			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.keptBundle) },
 			observed: p.nextServed,
 			undo:     func(context.Context) error { return p.restoreOld() },
-			undone:   p.oldServed,
+			undone:   p.liveServed,
 		},
 		p.finishStep(),
 	}
@@ -40,8 +40,16 @@ func (p *procedure) nextServed(ctx context.Context) error {
 	return p.servedEverywhere(ctx, p.next.Certificate)
 }
 
-func (p *procedure) oldServed(ctx context.Context) error {
-	return p.servedEverywhere(ctx, p.old[0].Certificate)
+// liveServed is for steps at which the next leaf is not in use, or no longer.
+func (p *procedure) liveServed(ctx context.Context) error {
+	return p.servedEverywhere(ctx, p.live(0).Certificate)
+}
+
+func (p *procedure) switchToNext(ctx context.Context, bundle bundleOf) error {
+	if err := p.unchanged(); err != nil {
+		return err
+	}
+	return p.switchLeaf(ctx, p.next, p.writeNew, bundle)
 }
 
 // switchLeaf puts a leaf in use, with that bundle beside it, unless a live caBundle does not verify it.

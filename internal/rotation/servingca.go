@@ -25,13 +25,15 @@ func (p *procedure) servingCA() {
 		{
 			name: "trust", kind: Trust, hold: true,
 			about: "put the new CA into the caBundle of each APIService, beside those that are there, and into ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
+			// A copy of the directory that was left behind does not have the certificate that is served. Its CAs may be distrusted.
+			needs: p.liveServed,
+			// The old CA is left alone, here and in undo: where somebody took it out, it stays out.
 			do: func(ctx context.Context) error {
-				return p.changeTrust(ctx, p.bothTrusted(0), nil, p.rewriteOld, p.bothTrusted)
+				return p.changeTrust(ctx, certs.Bundle{p.nextCA}, nil, p.rewrite, p.bothTrusted)
 			},
-			observed: func(ctx context.Context) error { return p.caBundlesSeen(ctx, p.bothTrusted(0), nil) },
-			// The old CA is left alone: where somebody took it out, it stays out.
+			observed: func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.oldCA, p.nextCA}, nil) },
 			undo: func(ctx context.Context) error {
-				return p.changeTrust(ctx, nil, certs.Bundle{p.nextCA}, p.rewriteOld, p.keptBundle)
+				return p.changeTrust(ctx, nil, certs.Bundle{p.nextCA}, p.rewrite, p.keptBundle)
 			},
 			undone: func(ctx context.Context) error { return p.caBundlesSeen(ctx, nil, certs.Bundle{p.nextCA}) },
 		},
@@ -41,10 +43,10 @@ func (p *procedure) servingCA() {
 				"the Service serves it and each kube-apiserver gets answers",
 			needs:    func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, nil) },
 			restore:  p.trustNextAgain,
-			do:       func(ctx context.Context) error { return p.switchLeaf(ctx, p.next, p.writeNew, p.bothTrusted) },
+			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.bothTrusted) },
 			observed: p.nextServed,
 			undo:     func(ctx context.Context) error { return p.switchLeaf(ctx, p.old[0], p.writeOld, p.bothTrusted) },
-			undone:   p.oldServed,
+			undone:   p.liveServed,
 		},
 		{
 			name: "distrust", kind: Distrust,
@@ -52,7 +54,7 @@ func (p *procedure) servingCA() {
 				"When a kube-apiserver gets no answer then, both CAs are put back at once",
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
 			undo: func(ctx context.Context) error {
-				return p.changeTrust(ctx, p.bothTrusted(0), nil, p.writeNew, p.bothTrusted)
+				return p.changeTrust(ctx, certs.Bundle{p.oldCA, p.nextCA}, nil, p.writeNew, p.bothTrusted)
 			},
 		},
 		p.finishStep(),
@@ -71,7 +73,7 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	if err := p.nextServed(ctx); err != nil {
 		return err
 	}
-	return p.changeTrust(ctx, p.onlyNewTrusted(0), certs.Bundle{p.oldCA}, p.writeNew, p.onlyNewTrusted)
+	return p.changeTrust(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA}, p.writeNew, p.onlyNewTrusted)
 }
 
 // trustNextAgain puts the new CA back where somebody took it out while servers have a certificate of it. The old one is not put back: another
@@ -85,7 +87,7 @@ func (p *procedure) oldServingCADistrusted(ctx context.Context) error {
 	if err := stopping(p.nextServed)(ctx); err != nil {
 		return err
 	}
-	return p.caBundlesSeen(ctx, p.onlyNewTrusted(0), certs.Bundle{p.oldCA})
+	return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA})
 }
 
 // caBundlesSeen returns nil when each APIService has these CAs and not the one to remove, and each kube-apiserver has that state of it and
