@@ -171,7 +171,7 @@ Progress goes to standard error, or as one JSON object per line to standard outp
 
 Exit codes:
   0  the rotation is done, or taken back
-  1  refused, and nothing was changed; or interrupted, or a file could not be written: run it again
+  1  refused, and nothing was changed; or interrupted: run it again
   2  wrong usage
   3  blocked: it stopped in a safe state and needs a person; the message says what was not seen`
 

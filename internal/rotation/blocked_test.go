@@ -540,11 +540,36 @@ func TestOtherAPIs(t *testing.T) {
 				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
 			}
 		}
-		if len(state.LeftOut) != 1 || state.LeftOut[0] != "elsewhere/broken" {
-			t.Errorf("%s: the record leaves out %q", rotation, state.LeftOut)
+		want := map[string]Look{"elsewhere/broken": LookNone, "kube-system/metrics": LookAnswer, "elsewhere/far": LookAnswer, "elsewhere/strange": LookAnswer}
+		if diff := cmp.Diff(want, state.Others); diff != "" {
+			t.Errorf("%s: looks at others (-want +got):\n%s", rotation, diff)
 		}
-		if diff := cmp.Diff([]string{"kube-system/metrics", "elsewhere/far", "elsewhere/strange"}, state.NotProbed); diff != "" {
-			t.Errorf("%s: not probed (-want +got):\n%s", rotation, diff)
+	}
+}
+
+// TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a later run from nothing,
+// unless the new certificate is of another CA and may be why.
+func TestOtherAPIsLater(t *testing.T) {
+	for _, tc := range []struct {
+		rotation, after string
+		blocked         bool
+	}{{ProxyClient, "switch", false}, {FrontProxyCA, "trust", false}, {FrontProxyCA, "switch", true}} {
+		f := newFake(t)
+		b := f.before()
+		f.runTo(tc.rotation, tc.after, EventObserved)
+		f.others = []certs.Service{{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"}}
+		if _, err := Run(t.Context(), f.options(tc.rotation)); err != nil {
+			t.Errorf("%s, others are registered after %s: %v", tc.rotation, tc.after, err)
+		}
+		f.checkEnd(b, tc.rotation)
+
+		f = newFake(t)
+		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
+		f.runTo(tc.rotation, tc.after, EventObserved)
+		f.down = "v1.far"
+		_, err := Run(t.Context(), f.options(tc.rotation))
+		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked || blocked && !strings.Contains(err.Error(), "v1.far") {
+			t.Errorf("%s, another does not answer after %s: got %v, want blocked: %t", tc.rotation, tc.after, err, tc.blocked)
 		}
 	}
 }

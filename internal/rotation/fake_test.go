@@ -61,6 +61,7 @@ type fakeCluster struct {
 	noReview   bool            // no API tells which certificate a kube-apiserver shows
 	skew       time.Duration   // of the clock
 	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer
+	down       string          // an APIService that does not answer
 	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
 	restarted  certs.Bundle
 	until      time.Time

@@ -122,7 +122,7 @@ func (f *fakeCluster) SeenBy(_ context.Context, kubeAPIServer string, a apiregis
 
 func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.APIService) error {
 	f.step()
-	if a.Name == "v1.broken" {
+	if a.Name == "v1.broken" || a.Name == f.down {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "no endpoints"}
 	}
 	if f.failAnswer != nil {

@@ -229,6 +229,15 @@ func TestCountsKubeAPIServers(t *testing.T) {
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "there are 2 kube-apiservers") || f.state() != nil {
 		t.Errorf("another number of directories: got %v, want it refused", err)
 	}
+	// One directory, that of the first: the second kube-apiserver shows another certificate, or nobody tells which.
+	opts.FrontProxyClientDirs = nil
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
+		t.Errorf("one directory of two: got %v, want it refused", err)
+	}
+	f.noReview = true
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
+		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
+	}
 }
 
 // TestPutBackIntoConfigMap: where requests fail after the old CA was taken out, certgen itself puts it back at once.

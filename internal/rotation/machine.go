@@ -22,6 +22,7 @@ func (p *procedure) run(ctx context.Context) error {
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", false
+	p.lookAgain()
 	for i := range p.steps {
 		if r := p.record(&p.steps[i]); r != nil && r.FinishedAt != nil {
 			continue
@@ -279,6 +280,7 @@ func (p *procedure) abort(ctx context.Context) error {
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true
+	p.lookAgain()
 	if err := p.state.write(p.opts.store); err != nil {
 		return err
 	}

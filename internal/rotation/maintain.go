@@ -32,32 +32,40 @@ func Maintain(ctx context.Context, c apply.Client, o Options) (report *RenewRepo
 	if err := cluster.CheckClock(ctx, c); err != nil {
 		return nil, err
 	}
-	once := func() error {
-		return c.Exclusive(ctx, o.Service, func(ctx context.Context) error { report, err = maintainOnce(ctx, c, o); return err })
+	report = newRenewReport()
+	defer func() {
+		if err != nil && len(report.Items) == 0 {
+			report = nil
+		}
+	}()
+	if o.Within > 0 {
+		if err := c.Exclusive(ctx, o.Service, func(ctx context.Context) error { return maintainOnce(ctx, c, o, report) }); err != nil {
+			return report, err
+		}
+		if err := waitForAPIServices(ctx, c, o); err != nil {
+			return report, err
+		}
 	}
-	if err := once(); err != nil || o.Within == 0 {
-		return report, err
-	}
-	if err := waitForAPIServices(ctx, c, o); err != nil {
-		return report, err
-	}
-	err = once()
-	return report, err
+	return report, c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
+		if err := maintainOnce(ctx, c, o, report); err != nil {
+			return err
+		}
+		return rotateDueCA(ctx, o, report)
+	})
 }
 
 // maintainOnce decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
-// everything trusts it before it is served.
-func maintainOnce(ctx context.Context, c apply.Client, o Options) (*RenewReport, error) {
-	report := newRenewReport()
+// everything trusts it before it is served. What the report says that an earlier pass did stays in it.
+func maintainOnce(ctx context.Context, c apply.Client, o Options, report *RenewReport) error {
 	store, err := openSecrets(ctx, o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if state, err := ReadState(store); err != nil {
-		return nil, err
+		return err
 	} else if state.Unfinished() {
 		if err := report.end(ctx, o.held(store, state.Rotation), state); err != nil {
-			return report, err
+			return err
 		}
 	}
 	draft := &certs.Memory{Sets: maps.Clone(store.Sets), Name: store.path}
@@ -65,24 +73,38 @@ func maintainOnce(ctx context.Context, c apply.Client, o Options) (*RenewReport,
 		Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Lifetime: o.Lifetime, Signer: o.Signer, Now: o.Now,
 	})
 	if err != nil {
-		return nil, allowNewCA(err, o)
-	}
-	for _, item := range made.Items {
-		item.Certificate = nil // a rotation may follow, and replace it
-		report.Items = append(report.Items, item)
+		return allowNewCA(ctx, c, err, o)
 	}
 	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
 	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}
 	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
-		return nil, err
+		if !bring.KeepTrust {
+			err = fmt.Errorf("%w; %s", err, newCA(ctx, c, o))
+		}
+		return err
 	}
 	if err := store.Write(certs.ServingCADir, draft.Sets[certs.ServingCADir]); err != nil {
-		return nil, err
+		return err
 	}
-	if report.Apply, err = c.PlanAndApply(ctx, bring, func(*apply.Report) {}); err != nil {
-		return report, err
+	for _, item := range made.Items {
+		item.Certificate = nil // a rotation may follow, and replace it
+		if item.Action != certs.Kept || !slices.ContainsFunc(report.Items, func(before certs.Item) bool { return before.Path == item.Path }) {
+			report.Items = append(report.Items, item)
+		}
 	}
-	return report, rotateDueCA(ctx, o, report)
+	applied, err := c.PlanAndApply(ctx, bring, func(*apply.Report) {})
+	if applied != nil && report.Apply != nil {
+		for i := range applied.Items {
+			item := &applied.Items[i]
+			for _, before := range report.Apply.Items {
+				if !item.Done && before.Done && before.Kind == item.Kind && before.Name == item.Name {
+					*item = before
+				}
+			}
+		}
+	}
+	report.Apply = applied
+	return err
 }
 
 // rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is served that is stored, so
@@ -109,14 +131,24 @@ func (o Options) held(store *secrets, rotation string) Options {
 	return o
 }
 
-// allowNewCA says how a new CA is allowed where there is no flag for it.
-func allowNewCA(err error, o Options) error {
+// newCA says how a new CA is allowed where there is no flag for it.
+func newCA(ctx context.Context, c apply.Client, o Options) string {
+	commands := fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}' && kubectl delete secret %s --namespace %[2]s --ignore-not-found",
+		o.CASecret, o.Service.Namespace, o.Secret)
+	if ours, err := c.APIServices(ctx, o.Service); err == nil {
+		for _, a := range ours {
+			commands += fmt.Sprintf(" && kubectl patch apiservice %s --type merge --patch '{\"spec\":{\"caBundle\":null}}'", a.Name)
+		}
+	}
+	return "for a new CA, without which the API does not answer until it is made, forget the old one: " + commands
+}
+
+func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error {
 	var errs []error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
 			here := &certs.RefusedError{Path: refused.Path, Reason: refused.Reason}
-			err = fmt.Errorf("%v; put that right (from a backup?), or for a new CA, which everything that trusts the old one must then be told of, empty the Secret: "+
-				"kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}'", here, o.CASecret, o.Service.Namespace)
+			err = fmt.Errorf("%v; put that right (from a backup?); %s", here, newCA(ctx, c, o))
 		}
 		errs = append(errs, err)
 	}

@@ -223,6 +223,24 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 }
 
+// TestMaintainReportsBothPasses: what was done before it waited for APIServices is in the report, and a CA that is due too is left to the next run: the pair that
+// was stored is not served yet.
+func TestMaintainReportsBothPasses(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	waiting := maintained
+	waiting.APIServices, waiting.Within = []string{"v1.g.example.com"}, time.Minute
+	report, err := Maintain(t.Context(), c, waiting)
+	if err != nil || len(report.Items) != 2 || report.Items[0].Action != certs.Made || report.Items[1].Action != certs.Made || !report.Apply.Items[0].Done {
+		t.Errorf("at first: %+v, %v; want the CA and the pair made, and the pair stored", report, err)
+	}
+	due := clustertest.Now.Add(certs.CALifetime * 3 / 4)
+	c.Now, c.Config.Transport = func() time.Time { return due }, clustertest.Clock(due)
+	report, err = Maintain(t.Context(), c, waiting)
+	if err != nil || len(report.Items) != 2 || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Replaced {
+		t.Errorf("when both are due: %+v, %v; want the CA kept and the pair replaced", report, err)
+	}
+}
+
 // TestMaintainExpired: a CA that has expired is not replaced while a caBundle holds it, and nothing is changed.
 func TestMaintainExpired(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
@@ -233,7 +251,7 @@ func TestMaintainExpired(t *testing.T) {
 	later := clustertest.Now.Add(certs.CALifetime + time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	_, err := Maintain(t.Context(), c, maintained)
-	for _, want := range []string{"it expired at", "empty the Secret: kubectl patch secret ca --namespace demo"} {
+	for _, want := range []string{"it expired at", "kubectl patch secret ca --namespace demo", "kubectl patch apiservice v1.g.example.com"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -72,10 +72,9 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 // present one, and where something does not answer already.
 func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	name := ""
-	var leaf *certs.KeyPair
 	for _, dir := range p.leafDirs {
-		var err error
-		if leaf, err = certs.ReadPair(p.opts.store, dir); err != nil {
+		leaf, err := certs.ReadPair(p.opts.store, dir)
+		if err != nil {
 			return err
 		}
 		// All get the same new certificate.
@@ -102,9 +101,6 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.leaveOut(ctx, leaf); err != nil {
-		return err
-	}
 	return p.refuse(p.proxyAnswers(ctx))
 }
 
@@ -123,6 +119,11 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return p.refuse(fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls))
 	}
+	if p.opts.otherDirs == nil && len(urls) > 1 && p.makeCA != nil {
+		if err := p.sharedByAll(ctx); err != nil {
+			return err
+		}
+	}
 	// Certificates of one CA may be replaced host by host.
 	if dirs := p.opts.otherDirs; len(dirs) > len(urls) || p.makeCA != nil && dirs != nil && len(dirs) < len(urls) {
 		return p.refuse(fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs))
@@ -130,31 +131,73 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// leaveOut finds, before anything is changed, the APIs of others that do not answer, and those whose endpoints do not tell what they make of
-// a front proxy's certificate: they must not keep one from being replaced.
-func (p *procedure) leaveOut(ctx context.Context, proxy *certs.KeyPair) error {
-	services, err := p.opts.Observer.AggregatedServices(ctx)
+// sharedByAll refuses where one directory was given for several kube-apiservers and is not seen to be that of each.
+func (p *procedure) sharedByAll(ctx context.Context) error {
+	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if err != nil {
-		return p.refuse(err)
+		return err
 	}
-	for _, s := range services {
-		if s == p.opts.Service {
-			continue
-		}
-		name := s.Namespace + "/" + s.Name
-		if err := p.answersEverywhere(ctx, s); err != nil {
-			p.state.LeftOut = append(p.state.LeftOut, name)
-			p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
-		} else if err := p.believes(ctx, s, proxy); err != nil {
-			p.state.NotProbed = append(p.state.NotProbed, name)
-			p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
-		}
+	untold, err := p.shown(ctx, leaf)
+	if err == nil && len(untold) > 0 {
+		err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
+	}
+	if err != nil {
+		return p.refuse(fmt.Errorf("%w; give the directory of each kube-apiserver with --front-proxy-client, also where it is the same", err))
 	}
 	return nil
 }
 
-// believes returns nil when each endpoint of a Service that is ready says that it believes a front proxy's certificate.
-func (p *procedure) believes(ctx context.Context, s certs.Service, proxy *certs.KeyPair) error {
+// aggregated are the Services of aggregated APIs of which answers are asked.
+func (p *procedure) aggregated(ctx context.Context) (services []certs.Service, err error) {
+	all, err := p.opts.Observer.AggregatedServices(ctx)
+	for _, s := range all {
+		if p.look(ctx, s) != LookNone {
+			services = append(services, s)
+		}
+	}
+	return services, err
+}
+
+// look finds out, when an API of others is first seen, what it can be asked: it must not keep a certificate from being replaced.
+func (p *procedure) look(ctx context.Context, s certs.Service) Look {
+	name := s.Namespace + "/" + s.Name
+	if s == p.opts.Service {
+		return LookProbe
+	}
+	if look, ok := p.state.Others[name]; ok {
+		return look
+	}
+	look := LookProbe
+	if err := p.answersEverywhere(ctx, s); err != nil {
+		look = LookNone
+		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
+	} else if err := p.believes(ctx, s); err != nil {
+		look = LookAnswer
+		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
+	}
+	if p.state.Others == nil {
+		p.state.Others = map[string]Look{}
+	}
+	p.state.Others[name] = look
+	return look
+}
+
+// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used.
+func (p *procedure) lookAgain() {
+	for i := range p.steps {
+		if s := &p.steps[i]; p.makeCA != nil && s.kind == Identity && p.record(s) != nil {
+			return
+		}
+	}
+	p.state.Others = nil
+}
+
+// believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.
+func (p *procedure) believes(ctx context.Context, s certs.Service) error {
+	proxy, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
+	if err != nil {
+		return err
+	}
 	return p.probeEndpoints(ctx, s, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
 		if got != cluster.Believed {
 			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
@@ -187,12 +230,6 @@ func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *
 		}
 	}
 	return nil
-}
-
-// aggregated are the Services of aggregated APIs, but for those that were left out.
-func (p *procedure) aggregated(ctx context.Context) ([]certs.Service, error) {
-	services, err := p.opts.Observer.AggregatedServices(ctx)
-	return slices.DeleteFunc(services, func(s certs.Service) bool { return slices.Contains(p.state.LeftOut, s.Namespace+"/"+s.Name) }), err
 }
 
 // allowedByConfigMap checks a front proxy's certificate as extension API servers do.
@@ -260,7 +297,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 	}
 	probed := 0
 	for _, service := range services {
-		if slices.Contains(p.state.NotProbed, service.Namespace+"/"+service.Name) {
+		if p.look(ctx, service) != LookProbe {
 			continue
 		}
 		if err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
@@ -302,17 +339,27 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 // proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API tells, it says so
 // once, and the hold stands for it.
 func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) error {
+	untold, err := p.shown(ctx, wanted...)
+	if len(untold) > 0 {
+		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; the hold stands for it",
+			p.opts.Service.Namespace, p.opts.Service.Name))
+	}
+	return err
+}
+
+// shown is proxyShown for those kube-apiservers of which an API tells; it returns the others.
+func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold []string, err error) {
 	var prints []string
 	for _, pair := range wanted {
 		prints = append(prints, certs.Fingerprint(pair.Certificate))
 	}
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var other error
 	missing := 0
@@ -324,7 +371,7 @@ func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) er
 				continue
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if told = true; !slices.Contains(prints, shown) {
 				missing++
@@ -333,15 +380,14 @@ func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) er
 			break
 		}
 		if !told {
-			p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; the hold stands for it",
-				p.opts.Service.Namespace, p.opts.Service.Name))
+			untold = append(untold, k)
 		}
 	}
 	// Where fewer directories were named than there are kube-apiservers, the others keep theirs.
 	if dirs := p.opts.otherDirs; dirs != nil && missing <= len(kubeAPIServers)-len(dirs) {
-		return nil
+		return untold, nil
 	}
-	return other
+	return untold, other
 }
 
 // paths are the sets of the leaves, or a file in each.

@@ -45,7 +45,7 @@ func (p *procedure) servingCA() {
 			restore:  p.trustNextAgain,
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.bothTrusted) },
 			observed: p.nextServed,
-			undo:     func(ctx context.Context) error { return p.switchLeaf(ctx, p.old[0], p.writeOld, p.bothTrusted) },
+			undo:     func(ctx context.Context) error { return p.switchLeaf(ctx, p.before(0), p.writeOld, p.bothTrusted) },
 			undone:   p.liveServed,
 		},
 		{

@@ -32,10 +32,8 @@ type State struct {
 	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
 	// NewCA is the SHA-256 of that of Options, if one was given.
 	NewCA string `json:"newCA,omitempty"`
-	// LeftOut are the Services of other aggregated APIs, NAMESPACE/NAME, that did not answer when the rotation began.
-	LeftOut []string `json:"leftOut,omitempty"`
-	// NotProbed are those whose endpoints did not say then that they believe the front proxy's certificate.
-	NotProbed []string `json:"notProbed,omitempty"`
+	// Others says how the rotation looks at each Service of another aggregated API, NAMESPACE/NAME.
+	Others map[string]Look `json:"others,omitempty"`
 	// Steps are those that were begun, in order. The last one is under way unless it was observed.
 	Steps []StepState `json:"steps"`
 	// Blocked is why the last run stopped in between; empty when it did not.
@@ -55,6 +53,16 @@ type StepState struct {
 	ObservedAt *time.Time `json:"observedAt,omitempty"` // its effect was seen everywhere
 	FinishedAt *time.Time `json:"finishedAt,omitempty"` // and the hold was over
 }
+
+// Look is what a rotation asks of an aggregated API that is not ours.
+type Look string
+
+// The looks.
+const (
+	LookProbe  Look = "probe"    // what its endpoints make of the front proxy's certificate, and for answers
+	LookAnswer Look = "answer"   // for answers; its endpoints did not say that they believe the certificate in use
+	LookNone   Look = "left out" // nothing; it did not answer
+)
 
 // Outcome is how a rotation ended.
 type Outcome string

@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	kubecluster "example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/rotation"
+	"example.com/extension-apiserver/internal/scripttest"
 )
 
 // Names of the fixture's manifests.
@@ -121,7 +124,7 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 		c.Fatal(err)
 	}
 	// With the pair still there it lacks its CA; without it there would be a new CA that nobody trusts.
-	for _, want := range []string{"expected the CA of ", "--replace-trust"} {
+	for _, want := range []string{"expected the CA of ", "servers with a certificate of it would be refused"} {
 		before := c.secrets()
 		if out, err := c.certgen(kubeconfig, args); err == nil || !strings.Contains(out, want) || c.secrets() != before {
 			c.Errorf("with a lost CA: %v\n%s\nwant it refused with %q and the Secrets as they were", err, out, want)
@@ -137,8 +140,34 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	if out, err := c.certgen(kubeconfig, args); err != nil {
 		c.Errorf("with the CA put back: %v\n%s", err, out)
 	}
+	c.forgetDamagedCA(kubeconfig, args)
 	// The manifest, applied again, leaves the CA alone.
 	c.apply(c.pick(render(c, variant{components: []string{"certificates-certgen"}}), "Secret"))
+	c.checkCertificates()
+}
+
+// forgetDamagedCA has no backup: the commands that certgen ends with make room for a new CA.
+func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
+	c.Helper()
+	damage := `{"data":{"tls.crt":"ZGFtYWdlZA=="}}`
+	if _, stderr, err := c.kubectl("", "patch", "secret", caSecret, "--namespace", fixtureNamespace, "--type=merge", "--patch", damage); err != nil {
+		c.Fatalf("%v %s", err, stderr)
+	}
+	before := c.secrets()
+	out, err := c.certgen(kubeconfig, args)
+	_, commands, found := strings.Cut(out, "forget the old one: ")
+	if err == nil || !found || c.secrets() != before {
+		c.Fatalf("with a damaged CA: %v\n%s\nwant it refused with commands, and the Secrets as they were", err, out)
+	}
+	admin, err := c.env.AdminKubeconfig()
+	if err != nil {
+		c.Fatal(err)
+	}
+	commands, _, _ = strings.Cut(commands, "\n")
+	scripttest.Shell(c.T, ".", commands, "KUBECONFIG="+admin, "PATH="+filepath.Dir(c.env.Binary("kubectl"))+":"+os.Getenv("PATH"))
+	if out, err := c.certgen(kubeconfig, args); err != nil {
+		c.Errorf("with the old CA forgotten: %v\n%s", err, out)
+	}
 	c.checkCertificates()
 }
 

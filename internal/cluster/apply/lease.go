@@ -93,15 +93,19 @@ func release(lock *resourcelock.LeaseLock) {
 	}
 }
 
-// mayLease finds what the elector would only log, again and again: a missing right or namespace.
+// mayLease finds what the elector would only log, again and again: a missing right or namespace. It makes the Lease, which nobody holds then,
+// because the right to update it can only be tried on one that is there.
 func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 	leases := c.Core.CoordinationV1().Leases(s.Namespace)
-	_, err := leases.Get(ctx, LeaseName(s), metav1.GetOptions{})
+	lease, err := leases.Get(ctx, LeaseName(s), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(s), Namespace: s.Namespace}}
-		_, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: cluster.FieldManager})
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(s), Namespace: s.Namespace}}
+		lease, err = leases.Create(ctx, lease, metav1.CreateOptions{FieldManager: cluster.FieldManager})
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err == nil {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: cluster.FieldManager})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w; grant get, create and update", err)
 		}

@@ -5,10 +5,13 @@ package apply
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -71,5 +74,19 @@ func TestLeaseTaken(t *testing.T) {
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want that it waited", err)
+	}
+}
+
+// TestLeaseForbidden: a right that is missing is named at once, before anything is done.
+func TestLeaseForbidden(t *testing.T) {
+	for _, verb := range []string{"get", "create", "update"} {
+		core := fake.NewClientset()
+		core.PrependReactor(verb, "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName(leased), errors.New("no "+verb))
+		})
+		err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased, func(context.Context) error { t.Error("it was called"); return nil })
+		if err == nil || !strings.Contains(err.Error(), "no "+verb+"; grant get, create and update") {
+			t.Errorf("without %s: got %v", verb, err)
+		}
 	}
 }
