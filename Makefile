@@ -17,10 +17,7 @@ help: ## Print the targets.
 
 .PHONY: run
 run: ## Start a control plane with our API behind it; Ctrl-C stops it. What of it is not in KUBEBUILDER_ASSETS is built the first time.
-	@[ -x bin/run-env ] || if [ -n "$$KUBEBUILDER_ASSETS" ]; then \
-	  echo "First run with $$(nproc) CPUs: in an empty cache the server takes about $$((1 + 4 / $$(nproc))) minutes to compile. kube-controller-manager follows while you use the API."; \
-	else \
-	  echo "First run with $$(nproc) CPUs: in an empty cache it takes about $$((1 + 10 / $$(nproc))) minutes. It downloads 0.7 GB of modules and compiles the server, etcd, kube-apiserver and kubectl."; fi
+	@[ -x bin/run-env ] || echo "First run: in some seconds it says how long it takes."
 	@go run ./pkg/envtest/build bin/run-env ./pkg/envtest/run && exec bin/run-env
 
 .PHONY: run-clean
@@ -79,8 +76,8 @@ test-quickstart: needs-kind-generate controlplane ## Do what docs/quickstart.md 
 	go test -tags quickstart -count=1 -timeout 30m -v ./test/quickstart
 
 .PHONY: test-minors
-test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (10 minutes each): make test-minors MINORS=1.35
-	@scripts/test-minors.sh $(MINORS)
+test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (15 minutes each): make test-minors MINORS=1.35, or PART=1/2
+	@scripts/test-minors.sh $(PART:%=--part=%) $(MINORS)
 
 .PHONY: test-bump
 test-bump: needs-generate ## Try `make bump` in a copy of the tree, with the newest version that is pinned (10 minutes).

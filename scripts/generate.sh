@@ -11,6 +11,7 @@
 set -euo pipefail
 # shellcheck source=scripts/project.sh
 source "$(dirname "$0")/project.sh"
+bash "$scripts/needs.sh" generate
 own=
 [ $# -gt 0 ] || own=1
 [ $# -gt 0 ] || for pair in pkg/apis=pkg/apis/openapi test/fixture/api=test/fixture/openapi sample/apis=sample/openapi; do
@@ -25,8 +26,6 @@ export GOBIN=$PWD/bin/generators GOFLAGS="${GOFLAGS:-} -mod=mod"
 boilerplate=$scripts/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=$PWD/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=/dev/null
-
-bash "$scripts/needs.sh" generate
 
 # Deepcopy, defaults, conversions and validation: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null

@@ -16,7 +16,7 @@ suites=(uninstall default access scheduler components production rotation frontp
 
 # load_etcd brings the etcd of the control plane, for the cluster of three of the suites.
 load_etcd() {
-  make --no-print-directory controlplane
+  make --no-print-directory controlplane PROGRAMS=etcd
   local binary version
   binary=bin/$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)/etcd
   version=$("$binary" --version | sed -n 's/^etcd Version: //p')

@@ -26,12 +26,6 @@ made=.kind/$cluster.made # this checkout made the cluster, so it may remove it
 say() { printf '%(%H:%M:%S)T kind: %s\n' -1 "$*"; }
 fail() { echo "kind: $*" >&2; exit 1; }
 
-need_engine() {
-  bash "$scripts/needs.sh" kind
-  local out
-  out=$("$engine" info 2>&1 >/dev/null) ||
-    fail "a container engine is needed and $engine does not answer; start it and try again ($(tail -n 1 <<<"$out"))"
-}
 # kind is a tool of a project's module; the kit has a module of its own for tools.
 build_kind() {
   local module=.
@@ -53,7 +47,7 @@ write_kubeconfig() {
 ours() { [ -e "$made" ] || fail "$1"; }
 
 up() {
-  need_engine
+  bash "$scripts/needs.sh" kind
   build_kind
   mkdir -p .kind
   if exists; then
@@ -72,7 +66,7 @@ up() {
 
 # need_cluster also sees to it that the kubeconfig is that of this cluster.
 need_cluster() {
-  need_engine
+  bash "$scripts/needs.sh" kind
   build_kind
   exists || fail "there is no cluster $cluster; run: make kind-up"
   write_kubeconfig
@@ -129,7 +123,7 @@ routing() {
 }
 
 down() {
-  need_engine
+  bash "$scripts/needs.sh" kind
   build_kind
   if exists; then
     ours "the kind cluster $cluster was not made here; remove it with: bin/kind delete cluster --name $cluster"

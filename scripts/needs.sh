@@ -7,13 +7,26 @@
 set -euo pipefail
 
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
-# found looks for a command, or for a module of the distribution's Python: python:NAME.
-found() { if [[ $1 == python:* ]]; then /usr/bin/python3 -c "import ${1#python:}" 2>/dev/null; else command -v "$1" >/dev/null; fi; }
+# Where administrators' commands are: Debian's PATH of other users is without it.
+PATH=$PATH:/usr/sbin:/sbin
+root=
+[ "$(id -u)" != 0 ] || root=1
+# found looks for a command, or for a module of the distribution's Python (python:NAME), a container engine that answers (engine:NAME), or the
+# right to make network namespaces.
+found() {
+  case $1 in
+    python:*) /usr/bin/python3 -c "import ${1#python:}" 2>/dev/null ;;
+    engine:*) command -v "${1#engine:}" >/dev/null && "${1#engine:}" info >/dev/null 2>&1 ;;
+    namespaces) unshare --net true 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
 
-# Who needs it, what, how it is found, its Debian package, and what for.
+# Who needs it, what, how it is found, its Debian package, and what for. Root needs more for tests: those of several hosts.
 table() {
   cat <<END
-test      nft                 nft                nftables            kube-proxy writes its rules with it
+root      namespaces          namespaces         -                   each host of a test has a network namespace
+root      nft                 nft                nftables            kube-proxy writes its rules with it
 test      openssl             openssl            openssl             the second reading of certificates
 test      curl                curl               curl                a client of kube-apiserver behind konnectivity
 test      tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
@@ -23,37 +36,36 @@ test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of
 test      node                node               nodejs              runs clients in JavaScript
 test      npm                 npm                npm                 fetches them, the first time
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
-kind      $engine             $engine             -                   runs the nodes of kind clusters
+kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    curl                curl               curl                runs the commands of docs/access.md and docs/second-scheduler.md
 suites    openssl             openssl            openssl             reads the certificate of kube-apiserver
 END
 }
 
-missing=() packages=() by_hand=
+if [[ " $* " == *" test "* ]]; then
+  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts, which make network namespaces, are skipped; go test -v names them" >&2; fi
+fi
+missing=() packages=() by_hand=()
 while read -r who what how package why; do
   [[ " $* " == *" $who "* ]] || continue
-  if found "$how" || [[ " ${packages[*]} " == *" $package "* ]]; then continue; fi
+  if [[ " ${packages[*]} " == *" $package "* ]] || found "$how"; then continue; fi
   missing+=("$what ($why)")
-  if [ "$package" = - ]; then by_hand="install $what, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl"; else packages+=("$package"); fi
+  case $what in
+    namespaces) by_hand+=("give the container CAP_SYS_ADMIN and CAP_NET_ADMIN, as docker run --privileged does") ;;
+    "$engine") by_hand+=("install $engine and start it, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl; $engine info says what it lacks") ;;
+    *) packages+=("$package") ;;
+  esac
 done < <(table)
-if [[ " $* " == *" test "* ]] && [ "$(id -u)" != 0 ]; then
-  echo "not root: tests of several hosts, which make network namespaces, are skipped; go test -v names them" >&2
-fi
-if [[ " $* " == *" test "* ]] && [ "$(id -u)" = 0 ] && ! unshare --net true 2>/dev/null; then
-  echo "missing: the right to make network namespaces, although this is root" >&2
-  echo "hint: give the container CAP_SYS_ADMIN and CAP_NET_ADMIN, as docker run --privileged does" >&2
-  exit 1
-fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 list=$(printf '%s, ' "${missing[@]}")
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && [ -z "$by_hand" ]; then
+if [ -n "$root" ] && command -v apt-get >/dev/null && [ ${#by_hand[@]} = 0 ]; then
   echo "Installing ${packages[*]}: ${list%, }"
   apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null && exit 0
 fi
 {
   echo "missing: ${list%, }"
   [ ${#packages[@]} = 0 ] || echo "hint: apt-get install ${packages[*]}"
-  [ -z "$by_hand" ] || echo "hint: $by_hand"
+  [ ${#by_hand[@]} = 0 ] || printf 'hint: %s\n' "${by_hand[@]}"
 } >&2
 exit 1

@@ -123,29 +123,22 @@ func (l *Log) String() string {
 	return ""
 }
 
-// Errors are the last lines that are no progress, of so many at most.
-func (l *Log) Errors(lines int) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.other[max(0, len(l.other)-min(lines, len(l.other))):], "; ")
-}
-
-// Failure is all that is no progress; where go lacks space or the network, its last lines and what helps.
+// Failure is all that is no progress; where go says that the machine lacks something, its last lines and what that is.
 func (l *Log) Failure() string {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	said := strings.Join(l.other, "\n")
-	l.mu.Unlock()
-	if hint := l.Hint(); hint != "" {
-		return l.Errors(5) + "; " + hint
+	if hint := lacks(said); hint != "" {
+		return strings.Join(l.other[max(0, len(l.other)-5):], "; ") + "; " + hint
 	}
 	return said
 }
 
-// Hint says what the machine lacks, where go says that it does; nothing for other errors.
-func (l *Log) Hint() string {
-	said := l.Errors(math.MaxInt)
-	if strings.Contains(said, "no space left on device") {
-		return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for the control plane"
+func lacks(said string) string {
+	for _, space := range []string{"no space left on device", "quota exceeded"} {
+		if strings.Contains(said, space) {
+			return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for the control plane"
+		}
 	}
 	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout"} {
 		if strings.Contains(said, network) {

@@ -51,6 +51,7 @@ func TestFailure(t *testing.T) {
 	for said, want := range map[string]string{
 		"# p\np/a.go:1:2: undefined: x\n":                                                "# p\np/a.go:1:2: undefined: x",
 		strings.Repeat("compile: write /tmp/x: no space left on device\n", 20):           "no space left on device; it needs 4 GB once, in the directories of go env GOCACHE",
+		"compile: write /tmp/x: disk quota exceeded\n":                                   "quota exceeded; it needs 4 GB once",
 		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; it needs the Go module proxy once",
 		"go: k8s.io/a: Get \"https://x/y\": dial tcp 10.0.0.1:443: connection refused\n": "connection refused; it needs the Go module proxy once",
 	} {

@@ -3,6 +3,7 @@
 package envtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func TestCannotBuild(t *testing.T) {
 	t.Run("no go command", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("PATH", t.TempDir())
-		wantError(t, b.ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or set KUBEBUILDER_ASSETS")
+		wantError(t, b.ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or have kubectl of Kubernetes 1.36 in the directory that KUBEBUILDER_ASSETS names")
 	})
 	t.Run("no network and nothing cached", func(t *testing.T) {
 		b := emptyCache(t)
@@ -287,9 +288,9 @@ func buildEtcd() {
 	os.Exit(0)
 }
 
-// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
-// meanwhile and then do their work.
-func TestControllersLater(t *testing.T) {
+// giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
+func giveBinaries(t *testing.T) (cache *binaries) {
+	t.Helper()
 	filled, err := findCache(os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -303,8 +304,37 @@ func TestControllersLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	empty := emptyCache(t)
 	t.Setenv(assetsVariable, given)
+	return emptyCache(t)
+}
+
+// TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
+func TestControllersFail(t *testing.T) {
+	giveBinaries(t)
+	server, err := Build(t.Context(), fixtureServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	var progress bytes.Buffer
+	e := New(t, Options{Server: server, Progress: &progress})
+	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager", "install Go, or have kube-controller-manager of Kubernetes 1.36")
+	client, err := e.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{}); err != nil || e.ControllersStarted() || e.Failure() != nil {
+		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err, e.ControllersStarted(), e.Failure())
+	}
+	if !strings.Contains(progress.String(), "No namespace is deleted") {
+		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
+	}
+}
+
+// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
+// meanwhile and then do their work.
+func TestControllersLater(t *testing.T) {
+	empty := giveBinaries(t)
 	e := New(t, Options{Progress: os.Stderr})
 	if e.ControllersStarted() {
 		t.Error("the controllers run already, want that their build begins when the API is there")

@@ -28,8 +28,7 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 	}
 	what := strings.Join(names, ", ")
 	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("build %s: %w; install Go, or set %s to a directory with %s of Kubernetes %s", what, err, assetsVariable,
-			strings.Join(givenBinaries, ", "), Minor())
+		return fmt.Errorf("build %s: %w; install Go, or have %[1]s of Kubernetes %[3]s in the directory that %[4]s names", what, err, Minor(), assetsVariable)
 	}
 	set := programs[0].set()
 	module := filepath.Join(b.cache, ".pins-"+set)
@@ -52,12 +51,11 @@ func (b *binaries) build(ctx context.Context, programs []program) error {
 		cmd.Stdout, cmd.Stderr = log, log
 		return runGroup(cmd)
 	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("build %s: %w", what, context.Cause(ctx))
+	}
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return fmt.Errorf("build %s with the pins in %s: %w; what go said: %s; %s", what, module, err, log.Errors(5),
-			cmp.Or(log.Hint(), "it needs the Go module proxy once: GOPROXY"))
+		return fmt.Errorf("build %s with the pins in %s: %w\n%s", what, module, err, log.Failure())
 	}
 	for _, p := range programs {
 		if err := os.Rename(filepath.Join(fresh, p.execName()), b.path(p.name)); err != nil {

@@ -14,7 +14,8 @@ const controllerManager = "kube-controller-manager"
 type controllers struct {
 	mu       sync.Mutex // held while it is started, or must not be
 	process  *process   // nil until it is started
-	started  chan struct{}
+	built    chan struct{}
+	failed   error // why it was not started, once built is closed
 	cancel   context.CancelFunc
 	building sync.WaitGroup
 }
@@ -27,7 +28,7 @@ func (e *Environment) startControllers() error {
 	return e.runControllers()
 }
 
-// buildControllers builds and starts them where startControllers did not. It returns at once.
+// buildControllers builds and starts them where startControllers did not. It returns at once. When they cannot be built, the API is there without them.
 func (e *Environment) buildControllers() {
 	c := &e.controllers
 	if e.ControllersStarted() {
@@ -36,11 +37,13 @@ func (e *Environment) buildControllers() {
 	ctx, cancel := context.WithCancel(e.ctx)
 	c.cancel = cancel
 	c.building.Go(func() {
-		err := e.binaries.ensure(ctx, controllerManager)
-		if err == nil {
-			err = e.runControllers()
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := e.binaries.ensure(ctx, controllerManager); err != nil {
+			if ctx.Err() == nil {
+				c.failed = fmt.Errorf("start the controllers: %w", err)
+				fmt.Fprintf(e.options.buildProgress(), "%v\nNo namespace is deleted, no garbage is collected, and no quota is counted.\n", c.failed)
+				close(c.built)
+			}
+		} else if err := e.runControllers(); err != nil && ctx.Err() == nil {
 			e.fail(fmt.Errorf("start the controllers: %w", err))
 		}
 	})
@@ -57,20 +60,20 @@ func (c *controllers) stopBuilding() {
 // ControllersStarted says whether kube-controller-manager was started.
 func (e *Environment) ControllersStarted() bool {
 	select {
-	case <-e.controllers.started:
-		return true
+	case <-e.controllers.built:
+		return e.controllers.failed == nil
 	default:
 		return false
 	}
 }
 
 // WaitControllers returns when kube-controller-manager was started. It is so after Start unless its program had to be built, which
-// takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error is that of ctx, or
-// the Failure of the environment.
+// takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error is that of ctx, why it could not be
+// built, or the Failure of the environment.
 func (e *Environment) WaitControllers(ctx context.Context) error {
 	select {
-	case <-e.controllers.started:
-		return nil
+	case <-e.controllers.built:
+		return e.controllers.failed
 	case <-e.Done():
 		return fmt.Errorf("wait for the controllers: %w", e.Failure())
 	case <-ctx.Done():
@@ -118,7 +121,7 @@ func (e *Environment) runControllers() error {
 	if err := e.startControllerManager(); err != nil {
 		return err
 	}
-	close(c.started)
+	close(c.built)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	}
 	e := &Environment{Dir: options.Dir, options: options}
 	e.users.made = sets.New[string]()
-	e.controllers.started = make(chan struct{})
+	e.controllers.built = make(chan struct{})
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
@@ -143,8 +143,12 @@ func (e *Environment) findPrograms() (err error) {
 		names = append(names, "proxy-server", "proxy-agent")
 	}
 	var downloading sync.WaitGroup
-	downloading.Go(func() { e.binaries.download(e.ctx, names...) })
-	err = e.findServer()
+	ctx, stop := context.WithCancel(e.ctx)
+	defer stop()
+	downloading.Go(func() { e.binaries.download(ctx, names...) })
+	if err = e.findServer(); err != nil {
+		stop()
+	}
 	downloading.Wait()
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command build is go build for a machine with empty caches, where it takes minutes: it tells how far it is, and what helps when there is no
-// space or no network. It is compiled within seconds itself.
+// Command build is go build of what make run runs, for a machine with empty caches, where all takes minutes: it tells how long, how far it is, and
+// what helps when there is no space or no network. It is compiled within seconds itself.
 //
 // Usage: build FILE PACKAGE
 package main
@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"example.com/extension-apiserver/internal/gobuild"
@@ -31,6 +32,9 @@ func main() {
 }
 
 func build(ctx context.Context, file, pkg string) error {
+	if _, err := os.Stat(file); err != nil {
+		fmt.Fprintln(os.Stderr, firstRun(runtime.GOMAXPROCS(0), os.Getenv("KUBEBUILDER_ASSETS") != ""))
+	}
 	log := &gobuild.Log{}
 	list := exec.CommandContext(ctx, "go", append([]string{"list"}, gobuild.Stale(pkg)...)...)
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-o", file, pkg)
@@ -39,4 +43,12 @@ func build(ctx context.Context, file, pkg string) error {
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, log.Failure())
 	}
 	return nil
+}
+
+// firstRun says how long make run takes until the API is ready. On 2 CPUs it is 3 minutes where the control plane is given, and 6 where not.
+func firstRun(cpus int, given bool) string {
+	if given {
+		return fmt.Sprintf("First run with %d CPUs: in an empty cache the server takes about %d minutes to compile. kube-controller-manager follows while you use the API.", cpus, 1+4/cpus)
+	}
+	return fmt.Sprintf("First run with %d CPUs: in an empty cache it takes about %d minutes. It downloads 0.7 GB of modules and compiles the server, etcd, kube-apiserver and kubectl.", cpus, 1+10/cpus)
 }
