@@ -18,20 +18,17 @@ go list -m "k8s.io/api@$staging" "k8s.io/kubernetes@v$version" >/dev/null || fai
 was_staging=$(go list -m -f '{{.Version}}' k8s.io/api)
 was=1.${was_staging#v0.}
 was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)
-was_etcd=$(go list -m -f '{{.Version}}' go.etcd.io/etcd/server/v3)
 [ "$was" != "$version" ] || fail "the kit is at $version"
 
+trap 'echo "bump: it did not come to its end; git restore . && git clean -d . takes back what it changed" >&2' ERR
 step "control plane"
 scripts/pin-controlplane.sh "$version"
-etcd=$(sed -n 's|.*go.etcd.io/etcd/server/v3 \(v[^ ]*\).*|\1|p' "pkg/envtest/pins/$minor.mod")
 
 step "libraries and generators"
-at() { awk -v old="$1" -v new="$2" '$2 == old { print $1 "@" new } $1 == "require" && $3 == old { print $2 "@" new }' go.mod; }
-mapfile -t modules < <(at "$was_staging" "$staging"; at "$was_etcd" "$etcd")
-go get "${modules[@]}"
-go mod tidy
+scripts/libraries.sh "$version"
 
 step "texts"
+trap - ERR
 # A version that is written with its v, or alone, is that of the kit; other texts speak of minors, and are for a person.
 mapfile -t files < <(git grep -lIF -e "$was_staging" -e "$was" -e "bin/$was_minor" -e "use $was_minor" -e "libraries of $was_minor" -e "DefaultMinor = " -- \
   ':!*go.mod' ':!*go.sum' ':!pkg/envtest/pins' ':!.ci')

@@ -2,15 +2,24 @@
 # Runs what a version of Kubernetes may change against the control planes of other minors than the one of `make test`: how requests
 # arrive and are authorized, admission, discovery, conformance, rotation, the rules of deployments, and an upgrade under load.
 #
-# Usage: scripts/test-minors.sh [MINOR ...]   default: all that are pinned in pkg/envtest/pins, but the default
+# Usage: scripts/test-minors.sh [--part=K/N | MINOR ...]
+# Default: all that are pinned in pkg/envtest/pins, but the default; --part=2/2 is the second of every two of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 default=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)
+part=1/1
+if [[ ${1:-} == --part=* ]]; then
+  part=${1#--part=}
+  [[ $part =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] && ((${part%/*} <= ${part#*/})) || { echo "test-minors: $1, expected --part=K/N with K from 1 to N" >&2; exit 2; }
+  shift
+fi
 if [ $# = 0 ]; then
+  others=0
   for pins in pkg/envtest/pins/[0-9]*.mod; do
     minor=$(basename "$pins" .mod)
-    [ "$minor" = "$default" ] || set -- "$@" "$minor"
+    [ "$minor" != "$default" ] || continue
+    ((others++ % ${part#*/} + 1 != ${part%/*})) || set -- "$@" "$minor"
   done
 fi
 for minor; do

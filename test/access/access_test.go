@@ -367,20 +367,25 @@ var upgrade = http.Header{
 	"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
 }
 
-// TestProxyVariables: HTTPS_PROXY in the environment reroutes the server's reviews, and NO_PROXY excepts them; certgen takes it for
-// kube-apiservers, and not for endpoints.
+// TestProxyVariables: HTTPS_PROXY in the environment reroutes the server's reviews and its connections to etcd, and NO_PROXY excepts them; certgen
+// takes it for kube-apiservers, and not for endpoints.
 func TestProxyVariables(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
 	const nowhere = "HTTPS_PROXY=http://127.0.0.1:1"
-	if e, err := envtest.Start(t.Context(), envtest.Options{Network: envtest.EndpointRouting, ServerEnv: []string{nowhere}}); err == nil {
-		t.Errorf("the server started without a way to kube-apiserver: %v", e.Stop())
-	} else if !strings.Contains(err.Error(), "proxyconnect") {
-		t.Errorf("got %v, want that the proxy does not answer", err)
+	options := envtest.Options{Network: envtest.EndpointRouting, ExternalEtcd: true}
+	for except, want := range map[string]string{".svc": "proxyconnect", "10.130.0.1,.svc": "check --etcd-servers"} { // the latter is kube-apiserver's
+		options.ServerEnv = []string{nowhere, "NO_PROXY=" + except}
+		if e, err := envtest.Start(t.Context(), options); err == nil {
+			t.Errorf("the server started although it reaches only %s: %v", except, e.Stop())
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("with NO_PROXY=%s: got %v, want %q", except, err, want)
+		}
 	}
 
-	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, ServerEnv: []string{nowhere, "NO_PROXY=10.0.0.0/8,.svc"}})
+	options.ServerEnv = []string{nowhere, "NO_PROXY=10.0.0.0/8,.svc"}
+	e := envtest.New(t, options)
 	newEngine(t, e)
 	p := proxies["HTTP"](t, e, "3128")
 	kubeconfig, err := e.AdminKubeconfig()

@@ -13,10 +13,11 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBump bumps a copy of the tree to the newest version of Kubernetes that is pinned for the tests, of which the module proxy has all modules. What
-// can be moved is, whatever the generators and the compiler say then, and what is left is listed.
+// TestBump bumps a copy of the tree to the newest version of Kubernetes that is pinned for the tests, of which the module proxy has all modules. It
+// compiles then, and what is left is listed.
 func TestBump(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pins, err := filepath.Glob(filepath.Join(root, "pkg", "envtest", "pins", "1.*.mod"))
@@ -32,10 +33,15 @@ func TestBump(t *testing.T) {
 		t.Fatalf("%s names no version of k8s.io/kubernetes", pins[len(pins)-1])
 	}
 	version, staging := match[1], "v0."+match[2]
+	if strings.HasPrefix(version, envtest.DefaultMinor+".") {
+		t.Skipf("the kit is at the newest minor that is pinned, %s: there is nothing to bump to until scripts/pin-controlplane.sh pins another", version)
+	}
 	tree := scripttest.CopyTree(t, root)
 	scripttest.Commit(t, tree)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(tree, "scripts", "bump.sh"), version).CombinedOutput()
-	t.Logf("%v\n%s", err, out) // a new minor may need a person before it compiles
+	if t.Logf("%s", out); err != nil {
+		t.Errorf("%v; what a person must change before it compiles belongs into scripts/libraries/MINOR.patch", err)
+	}
 	for _, want := range []string{"== left for a person", "CHANGELOG", "KIND_NODE_IMAGE", "pins/konnectivity.mod"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("it does not say %q", want)

@@ -11,13 +11,15 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
-// TestUpgrade upgrades the control plane to the next minor and replaces our servers, in both orders, under load: one kube-apiserver is
-// replaced while requests and watches go through the other.
+// TestUpgrade upgrades the control plane to the next minor and replaces our servers by others with newer libraries, in both orders, under load:
+// one kube-apiserver is replaced while requests and watches go through the other. The newer libraries are those of the next minor if the kit's are
+// of the one before; otherwise they are the kit's, and the servers begin with the first patch of their minor.
 func TestUpgrade(t *testing.T) {
 	from, to := envtest.Minor(), envtest.DefaultMinor
 	if from == to {
@@ -35,18 +37,27 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("ENVTEST_K8S_VERSION", from)
+	root := filepath.Join("..", "..")
+	older, newer := envtest.DefaultMinor+".0", ""
+	if to != envtest.DefaultMinor {
+		older, newer = "", to
+	}
+	before, after := buildServer(t, root, older), buildServer(t, root, newer)
 	for _, order := range []string{"control plane first", "server first"} {
 		t.Run(order, func(t *testing.T) {
-			e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
+			program := filepath.Join(t.TempDir(), "server")
+			install(t, before, program)
+			e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, Server: program,
 				ServerArgs: []string{"--shutdown-delay-duration=" + delay.String()}})
-			wantVersion(t, e, from)
 			upgrade := func() { upgradeControlPlane(t, e, filepath.Join(dir, "kube-apiserver")) }
 			servers := func() {
+				install(t, after, program)
 				routes := followReadiness(t, e)
 				l := startLoad(t, e, "servers", 0, 0, 1)
 				replaceServers(t, e, l, routes, order+", ")
 				l.End()
 			}
+			wantVersions(t, e, from, before)
 			if order == "control plane first" {
 				upgrade()
 				servers()
@@ -54,8 +65,35 @@ func TestUpgrade(t *testing.T) {
 				servers()
 				upgrade()
 			}
-			wantVersion(t, e, to)
+			wantVersions(t, e, to, after)
 		})
+	}
+}
+
+// build is a program of our server, and the version of Kubernetes whose libraries are in it.
+type build struct{ program, libraries string }
+
+// buildServer builds the server of the fixture with the libraries of a version of Kubernetes, or with those of the kit.
+func buildServer(t *testing.T, root, libraries string) build {
+	t.Helper()
+	tree := scripttest.CopyTree(t, root)
+	if libraries != "" {
+		scripttest.Shell(t, tree, "scripts/libraries.sh "+libraries)
+	}
+	dir := t.TempDir()
+	scripttest.Shell(t, tree, "scripts/build.sh ./test/fixture/server", "OUT="+dir)
+	version := scripttest.Shell(t, tree, "go list -m -f '{{.Version}}' k8s.io/apiserver")
+	return build{filepath.Join(dir, "server"), "v1" + strings.TrimPrefix(strings.TrimSpace(version), "v0")}
+}
+
+// install makes the program of a build that at the path; servers that run go on with theirs.
+func install(t *testing.T, b build, path string) {
+	t.Helper()
+	if err := os.Symlink(b.program, path+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -89,19 +127,28 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string, watches int,
 	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: prefix, Watches: watches})
 }
 
-func wantVersion(t *testing.T, e *envtest.Environment, minor string) {
+// wantVersions asks each kube-apiserver and each of our servers.
+func wantVersions(t *testing.T, e *envtest.Environment, minor string, servers build) {
 	t.Helper()
 	configs, err := e.AdminConfigs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, config := range configs {
-		client, err := discovery.NewDiscoveryClientForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if version, err := client.ServerVersion(); err != nil || !strings.HasPrefix(version.GitVersion, "v"+minor+".") {
-			t.Errorf("kube-apiserver at %s: %v (%v), want %s", config.Host, version, err, minor)
-		}
+		wantVersion(t, config, "v"+minor+".")
+	}
+	for _, s := range e.Servers {
+		wantVersion(t, s.ConfigAs(e, configs[0]), servers.libraries)
+	}
+}
+
+func wantVersion(t *testing.T, config *rest.Config, want string) {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, err := client.ServerVersion(); err != nil || !strings.HasPrefix(version.GitVersion, want) {
+		t.Errorf("%s: got version %v (%v), want %s", config.Host, version, err, want)
 	}
 }
