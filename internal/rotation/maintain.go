@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
@@ -133,14 +134,16 @@ func (o Options) held(store *secrets, rotation string) Options {
 
 // newCA says how a new CA is allowed where there is no flag for it.
 func newCA(ctx context.Context, c apply.Client, o Options) string {
-	commands := fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}' && kubectl delete secret %s --namespace %[2]s --ignore-not-found",
-		o.CASecret, o.Service.Namespace, o.Secret)
+	commands := []string{
+		fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}'", o.CASecret, o.Service.Namespace),
+		fmt.Sprintf("kubectl delete secret %s --namespace %s --ignore-not-found", o.Secret, o.Service.Namespace),
+	}
 	if ours, err := c.APIServices(ctx, o.Service); err == nil {
 		for _, a := range ours {
-			commands += fmt.Sprintf(" && kubectl patch apiservice %s --type merge --patch '{\"spec\":{\"caBundle\":null}}'", a.Name)
+			commands = append(commands, fmt.Sprintf("kubectl patch apiservice %s --type merge --patch '{\"spec\":{\"caBundle\":null}}'", a.Name))
 		}
 	}
-	return "for a new CA, without which the API does not answer until it is made, forget the old one: " + commands
+	return "for a new CA, until which the API does not answer, forget the old one: " + strings.Join(commands, " && ")
 }
 
 func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error {
@@ -148,7 +151,7 @@ func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
 			here := &certs.RefusedError{Path: refused.Path, Reason: refused.Reason}
-			err = fmt.Errorf("%v; put that right (from a backup?); %s", here, newCA(ctx, c, o))
+			err = fmt.Errorf("%w; put that right (from a backup?); %s", here, newCA(ctx, c, o))
 		}
 		errs = append(errs, err)
 	}
