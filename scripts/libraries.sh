@@ -1,22 +1,14 @@
 #!/usr/bin/env bash
-# Moves go.mod to the libraries of a version of Kubernetes, and to the etcd that pkg/envtest/pins has for its minor. Where the kit calls what a minor
-# changed, scripts/libraries/MINOR.patch says how it is called then: it is applied, and removed.
+# Moves go.mod to the libraries of a version of Kubernetes, and to the etcd that pkg/envtest/pins has for its minor.
 #
-# Usage: scripts/libraries.sh 1.37|1.37.2     a minor means the patch that is pinned
+# Usage: scripts/libraries.sh 1.37.2
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=${1:?expected a version of Kubernetes, such as 1.37.2 or 1.37}
-[[ $version == *.*.* ]] || version=$(sed -n 's|^require k8s.io/kubernetes v\([^ ]*\).*|\1|p' "pkg/envtest/pins/$version.mod")
-minor=${version%.*}
+version=${1:?expected a version of Kubernetes, such as 1.37.2}
 # at lists the modules that go.mod has at one version, at another one.
 at() { awk -v old="$1" -v new="$2" '$2 == old { print $1 "@" new } $1 == "require" && $3 == old { print $2 "@" new }' go.mod; }
-etcd=$(sed -n 's|.*go.etcd.io/etcd/server/v3 \(v[^ ]*\).*|\1|p' "pkg/envtest/pins/$minor.mod")
+etcd=$(sed -n 's|.*go.etcd.io/etcd/server/v3 \(v[^ ]*\).*|\1|p' "pkg/envtest/pins/${version%.*}.mod")
 mapfile -t modules < <(at "$(go list -m -f '{{.Version}}' k8s.io/api)" "v0.${version#1.}"; at "$(go list -m -f '{{.Version}}' go.etcd.io/etcd/server/v3)" "$etcd")
 go get "${modules[@]}"
 go mod tidy
-patch=scripts/libraries/$minor.patch
-if [ -e "$patch" ]; then
-  git apply "$patch"
-  rm "$patch"
-fi

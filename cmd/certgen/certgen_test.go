@@ -3,8 +3,12 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +18,27 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"certgen": main})
+	testscript.Main(m, map[string]func(){"certgen": func() {
+		if runtime.GOOS != "windows" {
+			main()
+		}
+		os.Exit(run(context.Background(), os.Args[1:], environment{slashes{os.Stdout}, slashes{os.Stderr}, time.Now}))
+	}})
+}
+
+// asSlashes writes the paths of Windows as the scripts have them.
+func asSlashes(w io.Writer) io.Writer {
+	if runtime.GOOS == "windows" {
+		return slashes{w}
+	}
+	return w
+}
+
+type slashes struct{ io.Writer }
+
+func (s slashes) Write(data []byte) (int, error) {
+	_, err := strings.NewReplacer(`\\`, "/", `\`, "/").WriteString(s.Writer, string(data))
+	return len(data), err
 }
 
 func TestScripts(t *testing.T) {
@@ -24,7 +48,7 @@ func TestScripts(t *testing.T) {
 		offset, err := time.ParseDuration(args[0])
 		ts.Check(err)
 		now := func() time.Time { return time.Now().Add(offset) }
-		code := run(t.Context(), args[1:], environment{ts.Stdout(), ts.Stderr(), now})
+		code := run(t.Context(), args[1:], environment{asSlashes(ts.Stdout()), asSlashes(ts.Stderr()), now})
 		if neg != (code != 0) {
 			ts.Fatalf("got exit code %d", code)
 		}
@@ -32,7 +56,17 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			// As the system says it.
+			env.Setenv("NOT_FOUND", syscall.Errno(2).Error())
+			refused := syscall.ECONNREFUSED
+			if runtime.GOOS == "windows" {
+				refused = 10061
+			}
+			env.Setenv("REFUSED", refused.Error())
+			return nil
+		},
+		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"certgen-at": certgenAt,
 			"exits":      scripttest.Exits,

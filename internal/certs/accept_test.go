@@ -53,7 +53,7 @@ func TestAcceptRefuses(t *testing.T) {
 		"CA for clients": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = filepath.Join(from, FrontProxyCADir, CertFile) }, []string{"expected a CA for [serverAuth]", "it was signed by"}},
 		"a leaf as CA":   {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = filepath.Join(from, ServingDir, CertFile) }, []string{"expected a CA certificate", "it was signed by"}},
 		"no CA":          {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "" }, []string{"give it with --ca"}},
-		"CA file gone":   {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "nowhere" }, []string{"expected a readable file: no such file"}},
+		"CA file gone":   {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "nowhere" }, []string{"expected a readable file: " + notFound}},
 		"two in a file":  {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = "chain" }, []string{"expected one, found 2"}},
 		"other key":      {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = filepath.Join(from, ServingDir, CertFile) }, []string{"expected the key of the pending request, found another"}},
 	} {

@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -109,9 +111,12 @@ func verifyClient(cert *x509.Certificate, caBundle []byte) error {
 }
 
 // wantError fails unless err exists and speaks of want.
+// notFound is what the system says of a file that is not there.
+var notFound = syscall.Errno(2).Error()
+
 func wantError(t *testing.T, err error, want string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
+	if err == nil || !strings.Contains(filepath.ToSlash(err.Error()), filepath.ToSlash(want)) {
 		t.Errorf("got error %v, want one with %q", err, want)
 	}
 }

@@ -5,6 +5,7 @@ package certs
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -150,6 +151,9 @@ func TestRequestAgain(t *testing.T) {
 		}, nil, Made, "there was none"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "links missing" && runtime.GOOS == "windows" {
+				t.Skip("there are no links there")
+			}
 			dir := t.TempDir()
 			mustInit(t, initOptions(dir, epoch))
 			opts := initOptions(dir, epoch)
@@ -171,7 +175,7 @@ func TestRequestAgain(t *testing.T) {
 			if said := strings.Contains(strings.Join(report.Notes, " "), "will not be accepted"); said != (tc.want == Replaced) {
 				t.Errorf("notes %q speak of the lost key: %v", report.Notes, said)
 			}
-			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil || info.Mode().Perm() != keyMode {
+			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil || info.Mode().String() != modeText(keyMode) {
 				t.Errorf("key of the request: %v, %v; want mode 0600", info.Mode(), err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -158,7 +159,7 @@ func TestSignOptions(t *testing.T) {
 		"a leaf as CA":    {func(o *SignOptions) { o.CA = filepath.Join(from, ServingDir) }, "expected a CA certificate"},
 		"CA gone":         {func(o *SignOptions) { o.CA = "nowhere" }, "expected a CA: read pair"},
 		"CA expired":      {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "it expired at"},
-		"request gone":    {func(o *SignOptions) { o.RequestFile = "nowhere" }, "expected a certificate request: no such file"},
+		"request gone":    {func(o *SignOptions) { o.RequestFile = "nowhere" }, "expected a certificate request: " + notFound},
 		"no request":      {func(o *SignOptions) { o.RequestFile = filepath.Join(from, ServingDir, CertFile) }, "expected one PEM block CERTIFICATE REQUEST"},
 		"two requests": {func(o *SignOptions) {
 			o.RequestFile = file(append(encodeRequest(weakRequest), encodeRequest(weakRequest)...))
@@ -200,13 +201,17 @@ func TestCreateFile(t *testing.T) {
 	if err := CreateFile(path, File{[]byte("one"), keyMode}); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != keyMode {
+	if info, err := os.Stat(path); err != nil || info.Mode().String() != modeText(keyMode) {
 		t.Errorf("got mode %v, %v; want it narrowed to 0600", info.Mode(), err)
 	}
 	before := contents(t, dir)
 	wantError(t, CreateFile(path, File{[]byte("two"), keyMode}), "found one with other content")
 	wantError(t, CreateFile(dir, File{[]byte("two"), keyMode}), "found one that cannot be read")
-	wantError(t, CreateFile(filepath.Join(path, "below"), File{nil, keyMode}), "cannot be read")
+	below := "cannot be read"
+	if runtime.GOOS == "windows" { // which says that it is not there
+		below = "expected a directory, found a file"
+	}
+	wantError(t, CreateFile(filepath.Join(path, "below"), File{nil, keyMode}), below)
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" || len(before) != 1 {
 		t.Errorf("files changed, or something is left over:\n%s", diff)
 	}

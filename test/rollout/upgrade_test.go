@@ -18,8 +18,8 @@ import (
 )
 
 // TestUpgrade upgrades the control plane to the next minor and replaces our servers by others with newer libraries, in both orders, under load:
-// one kube-apiserver is replaced while requests and watches go through the other. The newer libraries are those of the next minor if the kit's are
-// of the one before; otherwise they are the kit's, and the servers begin with the first patch of their minor.
+// one kube-apiserver is replaced while requests and watches go through the other. The newer libraries are the kit's; the servers begin with those of the
+// first patch of their minor, the oldest with which the kit compiles.
 func TestUpgrade(t *testing.T) {
 	from, to := envtest.Minor(), envtest.DefaultMinor
 	if from == to {
@@ -38,11 +38,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	t.Setenv("ENVTEST_K8S_VERSION", from)
 	root := filepath.Join("..", "..")
-	older, newer := envtest.DefaultMinor+".0", ""
-	if to != envtest.DefaultMinor {
-		older, newer = "", to
-	}
-	before, after := buildServer(t, root, older), buildServer(t, root, newer)
+	before, after := buildServer(t, root, envtest.DefaultMinor+".0"), buildServer(t, root, "")
 	for _, order := range []string{"control plane first", "server first"} {
 		t.Run(order, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "server")

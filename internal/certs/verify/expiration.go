@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -217,7 +218,7 @@ func newExpiration(h Held, name string) Expiration {
 	e := Expiration{Name: name, Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true, Findings: []Finding{}}
 	// Without a working directory there is no URI; the path says it too.
 	if abs, err := filepath.Abs(h.Object); err == nil && h.Source == sourceFile {
-		e.URI = (&url.URL{Scheme: "file", Path: abs}).String()
+		e.URI = (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(abs), "/")}).String() // RFC 8089: also file:///C:/pki
 	}
 	return e
 }

@@ -83,7 +83,7 @@ func TestExpirationRotation(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s of %s, external %t, %s", e.Name, e.CAName, e.ExternallyManaged, e.State))
 	}
 	for _, a := range r.Authorities {
-		trust := strings.ReplaceAll(strings.Join(a.TrustedBy, ", "), dir+"/", "")
+		trust := strings.ReplaceAll(filepath.ToSlash(strings.Join(a.TrustedBy, ", ")), filepath.ToSlash(dir)+"/", "")
 		got = append(got, fmt.Sprintf("%s %q issues %d, external %t, trusted by %s, %s", a.Name, a.Role, a.Issues, a.ExternallyManaged, trust, a.State))
 	}
 	want := []string{
@@ -149,7 +149,7 @@ func TestExpirationFields(t *testing.T) {
 	}
 	want := map[string]any{
 		"expirationDate": "2027-02-19T06:00:00Z", "notAfter": "2027-02-19T06:00:00Z", "residualTime": float64(90*86400 - 1),
-		"uri": "file://" + dir + "/serving/tls.crt", "missing": false, "keyAlgorithm": "ECDSA P-256",
+		"uri": "file:///" + strings.TrimPrefix(filepath.ToSlash(dir), "/") + "/serving/tls.crt", "missing": false, "keyAlgorithm": "ECDSA P-256",
 	}
 	for field, value := range want {
 		if diff := cmp.Diff(value, certificate[field]); diff != "" {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +46,9 @@ func TestInitDirectory(t *testing.T) {
 
 // TestFilesBelowSymlink: a directory may be given as a symlink, by whose name the files are called.
 func TestFilesBelowSymlink(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("not every user may make symlinks there")
+	}
 	dir := t.TempDir()
 	opts := certs.InitOptions{Dir: filepath.Join(dir, "pki"), Service: certs.Service{Name: "widgets", Namespace: "demo"}, Now: at(0).now}
 	if _, err := certs.Init(t.Context(), opts); err != nil {
@@ -101,6 +106,11 @@ func TestFlatDirectory(t *testing.T) {
 	wantFindings := []string{
 		"C06 error cfssl.pem", "F01 error front-proxy-client.key",
 		"C01 info both.pem", "C04 info both.pem", "C04 info cfssl.pem", "F03 info cfssl.pem", "F03 info front-proxy-client.crt",
+	}
+	if runtime.GOOS == "windows" { // where modes and links say nothing
+		wantFindings = slices.DeleteFunc(wantFindings, func(finding string) bool {
+			return strings.HasPrefix(finding, "F01 ") || strings.HasPrefix(finding, "F03 ")
+		})
 	}
 	if diff := cmp.Diff(wantFindings, summaries(r)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +46,9 @@ func TestExamples(t *testing.T) {
 	f := newFixture(t)
 	for _, ex := range examples {
 		t.Run(ex.name, func(t *testing.T) {
+			if runtime.GOOS == "windows" && slices.ContainsFunc(ex.want, func(finding string) bool { return strings.HasPrefix(finding, "F01 ") }) {
+				t.Skip("modes say nothing there")
+			}
 			dir := filepath.Join(t.TempDir(), ex.dir)
 			f.write(dir, ex.files(f))
 			r := mustVerify(t, ex.opts, dir)
@@ -150,6 +155,9 @@ func TestSort(t *testing.T) {
 }
 
 func TestPlainFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("certgen init writes plain files there")
+	}
 	f := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "serving")
 	f.writePlain(dir, goodServing(f))
@@ -169,8 +177,8 @@ func TestUnreadable(t *testing.T) {
 	if got := summaries(mustVerify(t, Options{}, dir)); !slices.Equal(got, []string{"F02 error tls.key"}) {
 		t.Errorf("a link to nowhere: got %q, want F02", got)
 	}
-	if os.Geteuid() == 0 {
-		return // root can read everything
+	if os.Geteuid() <= 0 {
+		return // root can read everything, and Windows has no modes
 	}
 	f.writePlain(dir, files{"other.crt": {Data: f.serving.CertPEM, Mode: 0}})
 	if got := summaries(mustVerify(t, Options{}, filepath.Join(dir, "other.crt"))); !slices.Equal(got, []string{"F02 error other.crt"}) {
@@ -181,7 +189,7 @@ func TestUnreadable(t *testing.T) {
 func TestPathsErrors(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Paths([]string{dir, filepath.Join(dir, "nothing")}, Options{Now: epoch})
-	for _, want := range []string{"found no file named *.crt", "no such file"} {
+	for _, want := range []string{"found no file named *.crt", syscall.Errno(2).Error()} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
