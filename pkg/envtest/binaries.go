@@ -185,16 +185,17 @@ func waitForLock(ctx context.Context, lock *os.File) error {
 }
 
 // Setup builds programs that a control plane can have, unless they are in the cache, and returns its directory; default: all of them. It
-// does not look at KUBEBUILDER_ASSETS. Progress gets a line every ten seconds, the first after two; nil means none. The error
-// is about a name that is no program's, or why one could not be built.
+// uses nothing of KUBEBUILDER_ASSETS, but refuses what New would, before minutes are spent. Progress gets a line every ten seconds, the first after
+// two; nil means none. The error is about that, about a name that is no program's, or why one could not be built.
 func Setup(ctx context.Context, progress io.Writer, names ...string) (dir string, err error) {
 	if progress == nil {
 		progress = io.Discard
 	}
-	b, err := findCache(progress)
+	b, err := findBinaries(ctx, progress)
 	if err != nil {
 		return "", err
 	}
+	b.given = ""
 	var all []string
 	for _, p := range programs {
 		all = append(all, p.name)

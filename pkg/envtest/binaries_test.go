@@ -89,6 +89,8 @@ func TestStartRefusesGivenBinaries(t *testing.T) {
 	t.Setenv(assetsVariable, t.TempDir())
 	_, err := Start(t.Context(), Options{})
 	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.36")
+	_, err = Setup(t.Context(), io.Discard, "etcd")
+	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.36")
 }
 
 // wantError checks that an error says all that is wanted, or that there is none.
