@@ -176,6 +176,39 @@ func TestMaintainWaits(t *testing.T) {
 	}
 }
 
+// TestMaintainRemoteCADue: a CA whose key is with a signer is reported when it is due, and is not replaced.
+func TestMaintainRemoteCADue(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	if _, err := Maintain(t.Context(), c, maintained); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := certs.ParseCA(secretData(t, c, "ca")[certs.CertFile], secretData(t, c, "ca")[certs.KeyFile], c.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(now time.Time) { c.Now, c.Config.Transport = func() time.Time { return now }, clustertest.Clock(now) }
+	at(certs.RenewAt(ca.Certificate).Add(-time.Hour))
+	if _, err := Maintain(t.Context(), c, maintained); err != nil { // so that the pair is fresh
+		t.Fatal(err)
+	}
+	secrets := c.Secrets(clustertest.Service.Namespace)
+	keyless, err := secrets.Get(t.Context(), "ca", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(keyless.Data, certs.KeyFile)
+	if _, err := secrets.Update(t.Context(), keyless, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	at(certs.RenewAt(ca.Certificate).Add(time.Hour))
+	o := maintained
+	o.Signer = &certs.RemoteSigner{URL: "https://signer.example.com:8888", CAs: certs.Bundle{ca.Certificate}, Client: tls.Certificate{Certificate: [][]byte{{0}}}}
+	report, err := Maintain(t.Context(), c, o)
+	if err != nil || report.Items[0].Action != certs.Kept || !strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of its life is left") {
+		t.Errorf("got %+v, %v; want the CA kept, and its rotation due", report, err)
+	}
+}
+
 func TestMaintainOptions(t *testing.T) {
 	for want, spoil := range map[string]func(*Options){
 		"ca-secret": func(o *Options) { o.CASecret = o.Secret },
