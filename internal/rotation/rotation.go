@@ -157,8 +157,10 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 	if opts.store == nil {
 		return underLease(ctx, opts, begin, do)
 	}
-	if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // the lock would make it
-		return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
+	if dir, ok := opts.store.(certs.Dir); ok {
+		if _, err := os.Stat(string(dir)); errors.Is(err, fs.ErrNotExist) { // the lock would make it
+			return nil, &certs.RefusedError{Path: string(dir), Reason: "expected the directory that certgen init made, found none"}
+		}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
 		// What stands in the way here needs no cluster.
