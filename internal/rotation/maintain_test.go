@@ -186,7 +186,9 @@ func TestMaintainRemoteCADue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(now time.Time) { c.Now, c.Config.Transport = func() time.Time { return now }, clustertest.Clock(now) }
+	at := func(now time.Time) {
+		c.Now, c.Config.Transport = func() time.Time { return now }, clustertest.Clock(now)
+	}
 	at(certs.RenewAt(ca.Certificate).Add(-time.Hour))
 	if _, err := Maintain(t.Context(), c, maintained); err != nil { // so that the pair is fresh
 		t.Fatal(err)
