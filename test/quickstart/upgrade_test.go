@@ -86,7 +86,7 @@ func TestUpgrade(t *testing.T) {
 	const list = "go list -m -f '{{.Version}}' k8s.io/apimachinery"
 	kubernetes := strings.TrimSpace(scripttest.Shell(t, root, list))
 	first := "v0." + strings.TrimPrefix(envtest.DefaultMinor, "1.") + ".0"
-	in(dir, "sed -i 's/"+made+"/"+old+"/; s/"+kubernetes+"$/"+first+"/' go.mod apis/go.mod && go mod tidy && cd apis && go mod tidy")
+	in(dir, "sed -i 's/"+made+"/"+old+"/; s/ "+kubernetes+"/ "+first+"/' go.mod apis/go.mod && go mod tidy && cd apis && go mod tidy")
 	scripttest.Commit(t, dir)
 	libraries := func() string {
 		t.Helper()
