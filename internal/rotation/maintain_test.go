@@ -478,3 +478,17 @@ func resourceVersion(n int) string {
 	}
 	return strconv.Itoa(n)
 }
+
+// TestRotateHeld: Maintain rotates in Secrets that it has read already, under the Lease that it holds.
+func TestRotateHeld(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b := f.before()
+	store, ok := f.store().(*secrets)
+	if !ok {
+		t.Fatalf("got a store %T", f.store())
+	}
+	if _, err := Run(t.Context(), f.options("").held(store, ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, ServingCA)
+}
