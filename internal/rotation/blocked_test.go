@@ -3,7 +3,6 @@
 package rotation
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"os"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -240,212 +237,6 @@ func TestNoEarlySwitch(t *testing.T) {
 	f.checkAborted(b)
 }
 
-// TestRevertedLater: a bundle that is put back between two runs is written again before anything relies on it.
-func TestRevertedLater(t *testing.T) {
-	f := newFake(t)
-	b := f.before()
-	f.runTo(ServingCA, "trust", EventFinished)
-	f.now, f.caBundle = f.now.Add(72*time.Hour), certs.Bundle{b.servingCA}
-	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !f.cert(certs.ServingDir).Equal(b.serving) {
-		t.Fatalf("got %v, want a stop before the new certificate is in use", err)
-	}
-	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
-		t.Fatal(err)
-	}
-	f.checkEnd(b, ServingCA)
-}
-
-// TestSeenDuringHold: what happens while a rotation holds is seen. A bundle that somebody puts back stops it; an endpoint that is
-// away for a moment makes the hold begin anew.
-func TestSeenDuringHold(t *testing.T) {
-	t.Run("reverted", func(t *testing.T) {
-		f := newFake(t)
-		b := f.before()
-		opts, waits := f.options(ServingCA), 0
-		wait := opts.Wait
-		opts.Wait = func(ctx context.Context, d time.Duration) error {
-			if waits++; waits == 3 {
-				f.caBundle = certs.Bundle{b.servingCA}
-			}
-			return wait(ctx, d)
-		}
-		_, err := Run(t.Context(), opts)
-		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "trust" || !strings.Contains(err.Error(), "does something else write it?") {
-			t.Fatalf("got %v, want it blocked at trust", err)
-		}
-		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
-			t.Fatal(err)
-		}
-		f.checkEnd(b, ServingCA)
-	})
-	t.Run("reverted while the new certificate is served", func(t *testing.T) {
-		f := newFake(t)
-		b := f.before()
-		if err := revertInSwitch(t, f, 1); err != nil {
-			t.Fatal(err)
-		}
-		f.checkEnd(b, ServingCA)
-	})
-	t.Run("reverted by a controller, while the new certificate is served", func(t *testing.T) {
-		f := newFake(t)
-		b := f.before()
-		err := revertInSwitch(t, f, 1000)
-		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "switch" || !strings.Contains(err.Error(), "lost 21 times while it had to last") {
-			t.Fatalf("got %v, want it blocked at switch", err)
-		}
-		// The controller's last word, in the hold of another day.
-		f.now, f.caBundle = f.now.Add(72*time.Hour), certs.Bundle{b.servingCA}
-		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
-			t.Fatal(err)
-		}
-		f.checkEnd(b, ServingCA)
-	})
-	t.Run("away for a moment", func(t *testing.T) {
-		f := newFake(t)
-		b := f.before()
-		opts := f.options(ServingCA)
-		var observed time.Time
-		var back time.Time
-		opts.Progress = func(e Event) {
-			switch {
-			case e.Step == "switch" && e.Type == EventObserved:
-				observed = e.Time
-			case e.Step == "switch" && e.Type == EventFinished && e.Time.Sub(back) < f.hold:
-				t.Errorf("held for %s after the endpoint was back, want %s", e.Time.Sub(back), f.hold)
-			}
-		}
-		wait := opts.Wait
-		opts.Wait = func(ctx context.Context, d time.Duration) error {
-			f.stuckLeaf = nil
-			if since := f.now.Sub(observed); !observed.IsZero() && back.IsZero() && since >= f.hold/2 {
-				f.stuckLeaf, back = b.serving, f.now
-			}
-			return wait(ctx, d)
-		}
-		if _, err := Run(t.Context(), opts); err != nil {
-			t.Fatal(err)
-		}
-		if back.IsZero() {
-			t.Error("the endpoint was not away")
-		}
-		f.checkEnd(b, ServingCA)
-	})
-}
-
-// TestOldCATakenOut: somebody distrusts the old CA while the new certificate is served. The rotation goes on; to take it back would leave users
-// without answers, and is not done.
-func TestOldCATakenOut(t *testing.T) {
-	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
-		f := newFake(t)
-		b := f.before()
-		f.runTo(ServingCA, "switch", EventObserved)
-		next := f.caBundle.Without(b.servingCA)
-		f.caBundle, f.second = next, next
-		_, err := do(t.Context(), f.options(ServingCA))
-		f.mustAnswer()
-		if err == nil {
-			f.checkEnd(b, ServingCA)
-		} else if _, blocked := errors.AsType[*BlockedError](err); !blocked || f.cert(certs.ServingDir).Equal(b.serving) {
-			t.Errorf("got %v, want it blocked with the new certificate in use", err)
-		}
-	}
-}
-
-// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation waits for a person stays, and so does a CA that somebody added to
-// ca.crt: an older copy does not take its place when the rotation goes on. The switch is blocked, since the new certificate may have other names.
-func TestIssuedMeanwhile(t *testing.T) {
-	for rotation, tc := range map[string]struct{ ca, leaf, before string }{
-		Serving:      {certs.ServingCADir, certs.ServingDir, "switch"},
-		ServingCA:    {certs.ServingCADir, certs.ServingDir, "trust"},
-		FrontProxyCA: {certs.FrontProxyCADir, certs.FrontProxyClientDir, "trust"},
-	} {
-		t.Run(rotation, func(t *testing.T) {
-			f := newFake(t)
-			f.runTo(rotation, tc.before, EventStarted)
-			set := filepath.Join(f.dir, tc.leaf)
-			ca, err := certs.ReadCA(filepath.Join(f.dir, tc.ca), func() time.Time { return f.now })
-			if err != nil {
-				t.Fatal(err)
-			}
-			renewed, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
-			if rotation != FrontProxyCA {
-				renewed, err = ca.IssueServing(certs.ServingOptions{DNSNames: []string{service.ServerName()}})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := renewed.Write(set, append(f.bundleIn(set), other.Certificate)); err != nil {
-				t.Fatal(err)
-			}
-			stays := func(when string) {
-				t.Helper()
-				if live, bundle := f.cert(tc.leaf), f.bundleIn(set); !live.Equal(renewed.Certificate) || !bundle.Contains(other.Certificate) {
-					t.Errorf("%s: sha256:%.16s is in use, beside %d CAs; want what was issued since, sha256:%.16s, and the CA that was added", when,
-						certs.Fingerprint(live), len(bundle), certs.Fingerprint(renewed.Certificate))
-				}
-				f.mustAnswer()
-			}
-			if _, err := Run(t.Context(), f.options(rotation)); err == nil || !strings.Contains(err.Error(), "was not there when the rotation began") {
-				t.Errorf("got %v, want the switch blocked", err)
-			}
-			stays("blocked")
-			f.mustAbort(rotation)
-			stays("taken back")
-		})
-	}
-}
-
-// TestCopyLeftBehind: a copy of the directory from before a rotation is taken up after it, when the CA that it knows may be in wrong hands.
-func TestCopyLeftBehind(t *testing.T) {
-	f := newFake(t)
-	f.runTo(ServingCA, "trust", EventStarted)
-	left := t.TempDir()
-	if err := os.CopyFS(left, os.DirFS(f.dir)); err != nil {
-		t.Fatal(err)
-	}
-	f.mustAbort(ServingCA)
-	b := f.before()
-	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
-		t.Fatal(err)
-	}
-	opts := f.options(ServingCA)
-	opts.Dir = left
-	_, err := Run(t.Context(), opts)
-	if _, blocked := errors.AsType[*BlockedError](err); !blocked {
-		t.Errorf("got %v, want it blocked", err)
-	}
-	if f.caBundle.Contains(b.servingCA) || f.second.Contains(b.servingCA) {
-		t.Error("the CA that was distrusted is in a caBundle again")
-	}
-	f.checkEnd(b, ServingCA)
-}
-
-// revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times while the new certificate is
-// served. Users must get answers at every event, and after the end.
-func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
-	t.Helper()
-	old := f.caBundle
-	opts, inSwitch := f.options(ServingCA), false
-	opts.Progress = func(e Event) {
-		inSwitch = e.Step == "switch" && e.Type == EventHolding
-		f.mustAnswer()
-	}
-	wait := opts.Wait
-	opts.Wait = func(ctx context.Context, d time.Duration) error {
-		if inSwitch && times > 0 {
-			times--
-			f.caBundle = old
-		}
-		return wait(ctx, d)
-	}
-	_, err := Run(t.Context(), opts)
-	return err
-}
-
 // TestSwitchedWhenBelieved: a front proxy's certificate is asked about again right before it is used, by whatever run that is.
 func TestSwitchedWhenBelieved(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
@@ -471,34 +262,6 @@ func TestSwitchedWhenBelieved(t *testing.T) {
 	}
 }
 
-// TestAnotherReplacedIt: the second of two operators, whose copy of the directory is older than the rotation of the first, does not bring the old
-// certificate back to kube-apiservers that both name.
-func TestAnotherReplacedIt(t *testing.T) {
-	const rotation = FrontProxyCA
-	for _, step := range []string{"stage", "trust"} {
-		f := newFake(t)
-		f.addProxy()
-		copied := f.options(rotation)
-		copied.Dir = t.TempDir()
-		if err := os.CopyFS(copied.Dir, os.DirFS(f.dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.runPart(copied, Run, step); err != nil {
-			t.Fatal(err) // it is killed there
-		}
-		if _, err := Run(t.Context(), f.options(rotation)); err != nil {
-			t.Fatal(err)
-		}
-		replaced := f.cert(certs.FrontProxyClientDir)
-		if err := f.runPart(copied, Run, ""); err == nil || !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
-			t.Errorf("after %s: got %v, want the certificate of the first one kept", step, err)
-		}
-		if err := f.runPart(copied, Abort, ""); !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
-			t.Errorf("after %s, taken back: %v, want the certificate of the first one kept", step, err)
-		}
-	}
-}
-
 // TestWrongClock: by a clock that is wrong, certificates would be taken for expired. Nothing is changed.
 func TestWrongClock(t *testing.T) {
 	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead of", -48 * time.Hour: "48h0m0s behind", 4 * time.Minute: "", -4 * time.Minute: ""} {
@@ -507,69 +270,6 @@ func TestWrongClock(t *testing.T) {
 		_, err := Run(t.Context(), f.options(ServingCA))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || f.state() != nil) {
 			t.Errorf("%s: got %v, want %q", skew, err, want)
-		}
-	}
-}
-
-// TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being replaced.
-func TestOtherAPIs(t *testing.T) {
-	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
-		f := newFake(t)
-		b := f.before()
-		f.others = []certs.Service{
-			{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"},
-			{Name: "far", Namespace: "elsewhere"}, {Name: "strange", Namespace: "elsewhere"},
-		}
-		var notes []string
-		opts := f.options(rotation)
-		opts.Progress = func(e Event) {
-			if e.Type == EventNote {
-				notes = append(notes, e.Message)
-			}
-		}
-		state, err := Run(t.Context(), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.checkEnd(b, rotation)
-		for i, want := range []string{
-			"Service elsewhere/broken is left out", "Service kube-system/metrics are not asked what they make of the front proxy's certificate: expected an APIService with a caBundle",
-			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
-		} {
-			if len(notes) != 4 || !strings.Contains(notes[i], want) {
-				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
-			}
-		}
-		want := map[string]Look{"elsewhere/broken": LookNone, "kube-system/metrics": LookAnswer, "elsewhere/far": LookAnswer, "elsewhere/strange": LookAnswer}
-		if diff := cmp.Diff(want, state.Others); diff != "" {
-			t.Errorf("%s: looks at others (-want +got):\n%s", rotation, diff)
-		}
-	}
-}
-
-// TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a later run from nothing,
-// unless the new certificate is of another CA and may be why.
-func TestOtherAPIsLater(t *testing.T) {
-	for _, tc := range []struct {
-		rotation, after string
-		blocked         bool
-	}{{ProxyClient, "switch", false}, {FrontProxyCA, "trust", false}, {FrontProxyCA, "switch", true}} {
-		f := newFake(t)
-		b := f.before()
-		f.runTo(tc.rotation, tc.after, EventObserved)
-		f.others = []certs.Service{{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"}}
-		if _, err := Run(t.Context(), f.options(tc.rotation)); err != nil {
-			t.Errorf("%s, others are registered after %s: %v", tc.rotation, tc.after, err)
-		}
-		f.checkEnd(b, tc.rotation)
-
-		f = newFake(t)
-		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
-		f.runTo(tc.rotation, tc.after, EventObserved)
-		f.down = "v1.far"
-		_, err := Run(t.Context(), f.options(tc.rotation))
-		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked || blocked && !strings.Contains(err.Error(), "v1.far") {
-			t.Errorf("%s, another does not answer after %s: got %v, want blocked: %t", tc.rotation, tc.after, err, tc.blocked)
 		}
 	}
 }

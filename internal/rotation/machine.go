@@ -22,7 +22,6 @@ func (p *procedure) run(ctx context.Context) error {
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", false
-	p.lookAgain()
 	for i := range p.steps {
 		if r := p.record(&p.steps[i]); r != nil && r.FinishedAt != nil {
 			continue

@@ -132,7 +132,7 @@ func (o Options) held(store *secrets, rotation string) Options {
 	return o
 }
 
-// newCA says how a new CA is allowed where there is no flag for it.
+// newCA returns a hint with the commands that remove the old CA; certgen renew then makes a new one.
 func newCA(ctx context.Context, c apply.Client, o Options) string {
 	commands := []string{
 		fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}'", o.CASecret, o.Service.Namespace),
@@ -146,6 +146,7 @@ func newCA(ctx context.Context, c apply.Client, o Options) string {
 	return "for a new CA, until which the API does not answer, forget the old one: " + strings.Join(commands, " && ")
 }
 
+// allowNewCA adds that hint to the refusals that a new CA resolves.
 func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error {
 	var errs []error
 	for _, err := range certs.Flatten(err) {

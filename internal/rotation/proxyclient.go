@@ -168,7 +168,14 @@ func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 		return look
 	}
 	look := LookProbe
-	if err := p.answersEverywhere(ctx, s); err != nil {
+	err := p.answersEverywhere(ctx, s)
+	if err != nil { // perhaps since a kube-apiserver restarts, which says nothing about this API
+		if p.answersEverywhere(ctx, p.opts.Service) != nil {
+			return LookProbe
+		}
+		err = p.answersEverywhere(ctx, s)
+	}
+	if err != nil {
 		look = LookNone
 		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
 	} else if err := p.believes(ctx, s); err != nil {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being replaced.
+func TestOtherAPIs(t *testing.T) {
+	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
+		f := newFake(t)
+		b := f.before()
+		f.others = []certs.Service{
+			{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"},
+			{Name: "far", Namespace: "elsewhere"}, {Name: "strange", Namespace: "elsewhere"},
+		}
+		var notes []string
+		opts := f.options(rotation)
+		opts.Progress = func(e Event) {
+			if e.Type == EventNote {
+				notes = append(notes, e.Message)
+			}
+		}
+		state, err := Run(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.checkEnd(b, rotation)
+		for i, want := range []string{
+			"Service elsewhere/broken is left out", "Service kube-system/metrics are not asked what they make of the front proxy's certificate: expected an APIService with a caBundle",
+			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
+		} {
+			if len(notes) != 4 || !strings.Contains(notes[i], want) {
+				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
+			}
+		}
+		want := map[string]Look{"elsewhere/broken": LookNone, "kube-system/metrics": LookAnswer, "elsewhere/far": LookAnswer, "elsewhere/strange": LookAnswer}
+		if diff := cmp.Diff(want, state.Others); diff != "" {
+			t.Errorf("%s: looks at others (-want +got):\n%s", rotation, diff)
+		}
+	}
+}
+
+// TestRestartLeavesNoneOut: when a run takes a rotation up while a kube-apiserver restarts, no API answers, and that is no reason to leave one out.
+func TestRestartLeavesNoneOut(t *testing.T) {
+	f := newFake(t)
+	f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
+	f.runTo(FrontProxyCA, "trust", EventObserved)
+	failures := 3
+	f.failAnswer = func() error {
+		if failures--; failures >= 0 {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	state, err := Run(t.Context(), f.options(FrontProxyCA))
+	if err != nil || state.Others["elsewhere/far"] != LookAnswer {
+		t.Errorf("got %v and the looks %v, want the API asked for answers", err, state.Others)
+	}
+}
+
+// TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a later run from nothing,
+// unless the new certificate is of another CA and may be why.
+func TestOtherAPIsLater(t *testing.T) {
+	for _, tc := range []struct {
+		rotation, after string
+		blocked         bool
+	}{{ProxyClient, "switch", false}, {FrontProxyCA, "trust", false}, {FrontProxyCA, "switch", true}} {
+		f := newFake(t)
+		b := f.before()
+		f.runTo(tc.rotation, tc.after, EventObserved)
+		f.others = []certs.Service{{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"}}
+		if _, err := Run(t.Context(), f.options(tc.rotation)); err != nil {
+			t.Errorf("%s, others are registered after %s: %v", tc.rotation, tc.after, err)
+		}
+		f.checkEnd(b, tc.rotation)
+
+		f = newFake(t)
+		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
+		f.runTo(tc.rotation, tc.after, EventObserved)
+		f.down = "v1.far"
+		_, err := Run(t.Context(), f.options(tc.rotation))
+		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked || blocked && !strings.Contains(err.Error(), "v1.far") {
+			t.Errorf("%s, another does not answer after %s: got %v, want blocked: %t", tc.rotation, tc.after, err, tc.blocked)
+		}
+	}
+}
