@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+)
+
+// aggregated are the Services of aggregated APIs of which answers are asked.
+func (p *procedure) aggregated(ctx context.Context) (services []certs.Service, err error) {
+	all, err := p.opts.Observer.AggregatedServices(ctx)
+	for _, s := range all {
+		if p.look(ctx, s) != LookNone {
+			services = append(services, s)
+		}
+	}
+	return services, err
+}
+
+// look finds out, when an API of others is first seen, what it can be asked: it must not keep a certificate from being replaced.
+func (p *procedure) look(ctx context.Context, s certs.Service) Look {
+	name := s.Namespace + "/" + s.Name
+	if s == p.opts.Service {
+		return LookProbe
+	}
+	if look, ok := p.state.Others[name]; ok {
+		return look
+	}
+	look := LookProbe
+	err := p.answersEverywhere(ctx, s)
+	if err != nil { // perhaps since a kube-apiserver restarts, which says nothing about this API
+		if p.answersEverywhere(ctx, p.opts.Service) != nil {
+			return LookProbe
+		}
+		err = p.answersEverywhere(ctx, s)
+	}
+	if err != nil {
+		look = LookNone
+		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
+	} else if err := p.believes(ctx, s); err != nil {
+		look = LookAnswer
+		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
+	}
+	if p.state.Others == nil {
+		p.state.Others = map[string]Look{}
+	}
+	p.state.Others[name] = look
+	return look
+}
+
+// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used.
+func (p *procedure) lookAgain() {
+	for i := range p.steps {
+		if s := &p.steps[i]; p.makeCA != nil && s.kind == Identity && p.record(s) != nil {
+			return
+		}
+	}
+	p.state.Others = nil
+}
+
+// believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.
+func (p *procedure) believes(ctx context.Context, s certs.Service) error {
+	proxy, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
+	if err != nil {
+		return err
+	}
+	return p.probeEndpoints(ctx, s, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
+		if got != cluster.Believed {
+			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
+		}
+		return nil
+	})
+}
+
+// probeEndpoints asks each endpoint of a Service what it makes of a front proxy's certificate. One that is not ready and does not answer is
+// passed over.
+func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *certs.KeyPair, judge func(cluster.Endpoint, cluster.ProbeResult) error) error {
+	trust, err := p.caBundleOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	endpoints, err := p.opts.Observer.Endpoints(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		got, err := p.opts.Observer.ProbeFrontProxy(ctx, e, s, trust, proxy)
+		if err != nil && !e.Ready {
+			continue
+		}
+		if err == nil {
+			err = judge(e, got)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
+// Believed instead may change with time; any other answer will not.
+func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluster.ProbeResult) error {
+	services, err := p.aggregated(ctx)
+	if err != nil {
+		return err
+	}
+	probed := 0
+	for _, service := range services {
+		if p.look(ctx, service) != LookProbe {
+			continue
+		}
+		if err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
+			probed++
+			switch {
+			case got != want && got != cluster.Believed && got != cluster.NotTrusted:
+				return &stopError{fmt.Errorf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
+					"look at how this API server authenticates requests", e.Address, service.Namespace, service.Name, want, got)}
+			case got != want:
+				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, found %s",
+					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if probed == 0 {
+		return errors.New("expected endpoints of aggregated APIs, found none")
+	}
+	return nil
+}
+
+// caBundleOf is what the endpoints of a Service are verified with. Without one, as metrics-server often is installed, nobody can tell who would
+// answer there.
+func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (certs.Bundle, error) {
+	apiServices, err := p.opts.Observer.APIServices(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range apiServices {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err == nil {
+			return bundle, nil
+		}
+	}
+	return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with", service.Namespace, service.Name)
+}
+
+// proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same client certificate.
+func (p *procedure) proxyAnswers(ctx context.Context) error {
+	services, err := p.aggregated(ctx)
+	if err != nil {
+		return err
+	}
+	return p.answersEverywhere(ctx, services...)
+}
