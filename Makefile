@@ -72,11 +72,11 @@ needs-%:
 	@scripts/needs.sh $(subst -, ,$*)
 
 .PHONY: test-quickstart
-test-quickstart: needs-kind-generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes). Needs Docker, for kind.
-	go test -tags quickstart -count=1 -timeout 30m -v ./test/quickstart
+test-quickstart: needs-kind-generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes), RUN=TestUpgrade that alone. Needs Docker, for kind.
+	go test -tags quickstart -count=1 -timeout 30m -v $(if $(RUN),-run '^$(RUN)$$') ./test/quickstart
 
 .PHONY: test-minors
-test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (15 minutes each): make test-minors MINORS=1.35, or PART=1/2
+test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (15 minutes each): make test-minors MINORS=1.35, or PART=1/4
 	@scripts/test-minors.sh $(PART:%=--part=%) $(MINORS)
 
 .PHONY: test-bump
@@ -97,9 +97,9 @@ test-attacks: controlplane build ## Attack the server for a minute in each way, 
 	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
-test-all: needs-test-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
+test-all: needs-test-arm64-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
 	$(MAKE) test test-without-sample test-security
-	$(MAKE) test-minors test-quickstart test-attacks test-fips test-image test-bump test-mutations fuzz
+	$(MAKE) test-minors test-quickstart test-attacks test-fips test-arm64 test-image test-bump test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity verify
 
 .PHONY: verify
@@ -117,6 +117,10 @@ vulncheck: ## Look for known vulnerabilities that our commands reach: make vulnc
 .PHONY: test-fips
 test-fips: controlplane build-fips ## Test the binaries of `make build-fips` (30 seconds, and minutes to build them once).
 	FIPS_BINARIES=$(CURDIR)/bin/fips go test -count=1 ./test/release
+
+.PHONY: test-arm64
+test-arm64: needs-arm64 ## Test certgen as a program for linux/arm64, with QEMU (6 minutes).
+	@scripts/test-arm64.sh
 
 .PHONY: test-image
 test-image: ## Build the images in two clean folders with empty caches, compare them and look inside (10 minutes).

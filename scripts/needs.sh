@@ -2,7 +2,7 @@
 # Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
 # message, with the command that installs it. As root on Debian it is installed, but for a container engine.
 #
-# Usage: scripts/needs.sh test|generate|kind|suites ...     suites are those that run on kind
+# Usage: scripts/needs.sh test|arm64|generate|kind|suites ...     suites are those that run on kind
 # Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
 
@@ -35,6 +35,8 @@ test      python3-websocket   python:websocket   python3-websocket   a client of
 test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of the API
 test      node                node               nodejs              runs clients in JavaScript
 test      npm                 npm                npm                 fetches them, the first time
+emulated  qemu-aarch64-static qemu-aarch64-static qemu-user-static    runs programs for linux/arm64
+emulated  update-binfmts      update-binfmts     binfmt-support      lets the kernel start them
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    curl                curl               curl                runs the commands of docs/access.md and docs/second-scheduler.md
@@ -45,6 +47,7 @@ END
 if [[ " $* " == *" test "* ]]; then
   if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts, which make network namespaces, are skipped; go test -v names them" >&2; fi
 fi
+if [[ " $* " == *" arm64 "* ]] && [ "$(uname -m)" != aarch64 ]; then set -- "$@" emulated; fi
 missing=() packages=() by_hand=()
 while read -r who what how package why; do
   [[ " $* " == *" $who "* ]] || continue

@@ -3,9 +3,28 @@
 # arrive and are authorized, admission, discovery, conformance, rotation, the rules of deployments, and an upgrade under load.
 #
 # Usage: scripts/test-minors.sh [--part=K/N | MINOR ...]
-# Default: all that are pinned in pkg/envtest/pins, but the default; --part=2/2 is the second of every two of them.
+# Default: all that are pinned in pkg/envtest/pins, but the default. Each has two halves of eight minutes; --part=2/4 is the second of every
+# four halves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# half runs one half of the tests: half MINOR 1|2
+half() {
+  echo "== Kubernetes $1, half $2"
+  export ENVTEST_K8S_VERSION=$1
+  make --no-print-directory controlplane
+  case $2 in
+    1)
+      go test -timeout 20m ./test/integration ./test/access ./test/rights ./test/manifests
+      go test -timeout 20m ./test/rollout -run TestUpgrade
+      ;;
+    2)
+      go test -timeout 20m ./test/rotation ./test/security/aggregated
+      go test -timeout 20m ./test/security/direct -run 'TestS0'
+      go test -timeout 20m ./test/conformance -run 'TestCalibration/(engines|items)|TestSecurity'
+      ;;
+  esac
+}
 
 default=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)
 part=1/1
@@ -15,19 +34,14 @@ if [[ ${1:-} == --part=* ]]; then
   shift
 fi
 if [ $# = 0 ]; then
-  others=0
   for pins in pkg/envtest/pins/[0-9]*.mod; do
     minor=$(basename "$pins" .mod)
-    [ "$minor" != "$default" ] || continue
-    ((others++ % ${part#*/} + 1 != ${part%/*})) || set -- "$@" "$minor"
+    [ "$minor" = "$default" ] || set -- "$@" "$minor"
   done
 fi
+halves=0
 for minor; do
-  echo "== Kubernetes $minor"
-  export ENVTEST_K8S_VERSION=$minor
-  make --no-print-directory controlplane
-  go test -timeout 20m ./test/integration ./test/access ./test/rights ./test/manifests ./test/rotation ./test/security/aggregated
-  go test -timeout 20m ./test/security/direct -run 'TestS0'
-  go test -timeout 20m ./test/conformance -run 'TestCalibration/(engines|items)|TestSecurity'
-  go test -timeout 20m ./test/rollout -run TestUpgrade
+  for h in 1 2; do
+    if ((halves++ % ${part#*/} + 1 == ${part%/*})); then half "$minor" $h; fi
+  done
 done

@@ -19,7 +19,11 @@ check() {
   fi
 }
 
-clean() { [ -z "$(git status --porcelain)" ] || { git status --porcelain; git diff --stat; return 1; }; }
+clean() {
+  local changes
+  changes=$(git status --porcelain) || return 1
+  [ -z "$changes" ] || { echo "$changes"; git diff --stat; return 1; }
+}
 generated() { scripts/generate.sh && clean; }
 pins_tidy() {
   local dir status=0
@@ -35,7 +39,11 @@ tidy() {
   go mod verify
 }
 # Whatever is fetched must be the same tomorrow.
-pinned() { ! git grep -nE '@latest|:latest\b|image: .*:(master|main)\b|insecureSkipTLSVerify: *true' -- ':!scripts/verify.sh' ':!.golangci.yaml' ':!docs' ; }
+pinned() {
+  local status=0
+  git grep -nE '@latest|:latest\b|image: .*:(master|main)\b|insecureSkipTLSVerify: *true' -- ':!scripts/verify.sh' ':!.golangci.yaml' ':!docs' || status=$?
+  [ $status = 1 ] # none is found
+}
 scripts_parse() { local s; for s in $(git ls-files 'scripts/*.sh' .ci/run); do bash -n "$s" || return 1; done; }
 # A change beside a mutation may leave it behind, and CI tries only some of them each day.
 mutations_apply() { local p status=0; for p in test/mutations/*.patch; do git apply --check "$p" || status=1; done; return $status; }

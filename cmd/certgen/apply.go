@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"reflect"
 
 	"github.com/spf13/cobra"
 
@@ -80,45 +80,49 @@ Exit codes:
 }
 
 func planAndApply(ctx context.Context, env environment, c apply.Client, opts apply.Options, format output.Format) error {
-	plan, err := c.PlanAndApply(ctx, opts, func(plan *apply.Report) {
-		if format == output.Text {
+	var shown []certs.Item
+	plan, err := c.PlanAndApply(ctx, opts, func(plan *apply.Plan) {
+		if format == output.Text && !reflect.DeepEqual(plan.Items, shown) {
 			printApplyPlan(env.stdout, plan)
 		}
+		shown = plan.Items
 	})
 	if plan == nil {
 		return err
 	}
-	return errors.Join(err, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan) }))
+	return errors.Join(err, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan, opts.DryRun, err) }))
 }
 
-func printApplyPlan(w io.Writer, plan *apply.Report) {
-	table(w, "PLAN\tOBJECT\tWHY", plan.Items, func(i apply.Item) []string { return []string{string(i.Action), applyObject(i), i.Reason} })
-	for _, note := range plan.Notes {
-		line(w, "note", note)
+func printApplyPlan(w io.Writer, plan *apply.Plan) {
+	table(w, "PLAN\tOBJECT\tWHY", plan.Items, func(i certs.Item) []string { return []string{string(i.Action), i.Path, i.Reason} })
+	for _, item := range plan.Items {
+		for _, note := range item.Notes {
+			line(w, "note", note)
+		}
 	}
 }
 
-func printApplied(w io.Writer, plan *apply.Report) {
-	done := 0
+func printApplied(w io.Writer, plan *apply.Plan, dryRun apply.DryRun, err error) {
 	fmt.Fprintln(w)
+	if dryRun == apply.DryRunClient {
+		fmt.Fprintln(w, "Dry run: the cluster was only read.")
+		return
+	}
+	done := "applied"
+	if dryRun == apply.DryRunServer {
+		done = "tried"
+	}
+	nothing := true
 	for _, item := range plan.Items {
-		if item.Done {
-			done++
-			fmt.Fprintf(w, "%-9s %s\n", appliedText[plan.DryRun], applyObject(item))
+		if item.Action != certs.Kept {
+			nothing = false
+			fmt.Fprintf(w, "%-9s %s\n", done, item.Path)
 		}
 	}
 	switch {
-	case plan.DryRun == apply.DryRunClient:
-		fmt.Fprintln(w, "Dry run: the cluster was only read.")
-	case plan.DryRun == apply.DryRunServer:
+	case plan.DryRun && err == nil:
 		fmt.Fprintln(w, "Dry run: the cluster tried every write and stored none.")
-	case done == 0:
+	case nothing && !plan.DryRun:
 		fmt.Fprintln(w, "Nothing was written.")
 	}
-}
-
-var appliedText = map[apply.DryRun]string{apply.DryRunNone: "applied", apply.DryRunServer: "tried"}
-
-func applyObject(item apply.Item) string {
-	return item.Kind + " " + strings.TrimPrefix(item.Namespace+"/"+item.Name, "/")
 }

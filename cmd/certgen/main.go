@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, env environment) int {
 	}
 	for _, e := range certs.Flatten(err) {
 		text := e.Error()
-		if _, ok := errors.AsType[*certs.InvalidError](e); ok {
+		if _, ok := errors.AsType[*certs.InvalidError](e); ok && code != exitBlocked {
 			text, code = "--"+text, usage.ExitCode
 		}
 		fmt.Fprintln(env.stderr, "certgen: "+text)

@@ -5,11 +5,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/rotation"
@@ -46,10 +46,10 @@ func newRenewCommand(env environment) *cobra.Command {
 				return err
 			}
 			report, err := renew(cmd.Context(), env, target, opts, inSecrets, filesOnly)
-			if report == nil {
+			if report == nil || err != nil && len(report.Items) == 0 {
 				return err
 			}
-			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) { printRenewed(w, report) }))
+			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) { printReport(w, report) }))
 		},
 	}
 	flags := cmd.Flags()
@@ -63,7 +63,7 @@ func newRenewCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-func renew(ctx context.Context, env environment, target cluster.Options, opts rotation.Options, inSecrets, filesOnly bool) (*rotation.RenewReport, error) {
+func renew(ctx context.Context, env environment, target cluster.Options, opts rotation.Options, inSecrets, filesOnly bool) (*certs.Report, error) {
 	if filesOnly && !inSecrets {
 		return rotation.Renew(ctx, opts)
 	}
@@ -97,15 +97,6 @@ A Lease in the namespace of the Service keeps a second one away meanwhile.
 
 Exit codes:
   0  nothing is due, or all that was is done
-  1  refused, and nothing was changed; or interrupted, or the cluster did not accept or answer: run it again
+  1  refused, and what was refused is unchanged; or interrupted, or the cluster did not accept or answer: run it again
   2  wrong usage, or a kubeconfig that cannot be used
   3  blocked: a rotation stopped in a safe state and needs a person`
-
-func printRenewed(w io.Writer, report *rotation.RenewReport) {
-	printReport(w, report.Report)
-	if report.Apply != nil {
-		fmt.Fprintln(w)
-		printApplyPlan(w, report.Apply)
-		printApplied(w, report.Apply)
-	}
-}

@@ -27,6 +27,7 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Op
 	clusterFlags(flags, target)
 	serviceFlags(flags, &o.Service, "(required)")
 	addressFlags(flags, target)
+	target.EndpointsOf = &o.Service // rotations of the front proxy ask those of other Services too
 	flags.StringVar(&o.Dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
@@ -203,10 +204,7 @@ func progress(env environment, format output.Format) func(rotation.Event) {
 }
 
 func printSteps(env environment, format output.Format, name string) error {
-	steps, err := rotation.Plan(name)
-	if err != nil {
-		return err
-	}
+	steps := rotation.Plan(name)
 	return format.Print(env.stdout, steps, func(w io.Writer) {
 		for i, s := range steps {
 			hold := ""

@@ -135,6 +135,13 @@ func generationName(name string, now time.Time) string {
 	return name[:min(len(name), maxCommonName-len(suffix))] + suffix
 }
 
+// ValidateLeaf returns what is wrong with the lifetime and the key type of new leaves, as *InvalidError joined by errors.Join. 0 and empty
+// are the defaults. A lifetime above MaxLeafLifetime must be allowed.
+func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) error {
+	_, err := checkLifetime(lifetime, 0, allowLongLived)
+	return errors.Join(err, keyType.validate())
+}
+
 // checkLifetime applies the default to 0 and refuses less than nothing and, unless it is allowed, what no leaf should last.
 func checkLifetime(lifetime, standard time.Duration, allowLongLived bool) (time.Duration, error) {
 	if lifetime == 0 {
@@ -145,7 +152,7 @@ func checkLifetime(lifetime, standard time.Duration, allowLongLived bool) (time.
 	}
 	if !allowLongLived && lifetime > MaxLeafLifetime {
 		return 0, &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
-			"renew more often instead, or allow it with --allow-long-lived", MaxLeafLifetime)}
+			"renew more often instead; certgen init allows it with --allow-long-lived", MaxLeafLifetime)}
 	}
 	return lifetime, nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// APIVersion names the form of the JSON documents; a change that breaks readers gets a new one.
+// APIVersion names the form of the JSON documents. While it is alpha a release may change it, as with APIs of Kubernetes.
 const APIVersion = "certgen.example.com/v1alpha1"
 
 // lockWait is how long Locked waits for another one in the same directory. An Init takes some 10 ms.
@@ -51,7 +51,7 @@ type InitOptions struct {
 // Report says what a command did, in the order in which it did it.
 type Report struct {
 	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`   // InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport or RenewReport
+	Kind       string   `json:"kind"`   // InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport, ApplyReport or RenewReport
 	DryRun     bool     `json:"dryRun"` // nothing was written; what is random in a certificate is left out
 	Items      []Item   `json:"items"`
 	Next       []string `json:"next,omitempty"` // commands to run now
@@ -62,10 +62,10 @@ func NewReport(kind string, items ...Item) *Report {
 	return &Report{APIVersion: APIVersion, Kind: kind, Items: append([]Item{}, items...)} // never null in JSON
 }
 
-// Item is what was done about one pair or file.
+// Item is what was done about one pair, file or object.
 type Item struct {
 	Name   string `json:"name,omitempty"` // of the pair's directory, or of whom the certificate is for
-	Path   string `json:"path"`
+	Path   string `json:"path"`           // of an object its kind and name
 	Action Action `json:"action"`
 	Reason string `json:"reason"`
 	// TrustChanged is true when a CA took the place of another: its leaves are refused wherever only the old one
@@ -224,8 +224,7 @@ func (o InitOptions) validateCommon() error {
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
 	}
-	_, err := checkLifetime(o.Lifetime, 0, o.AllowLongLived)
-	return errors.Join(append(errs, err, o.KeyType.validate())...)
+	return errors.Join(append(errs, ValidateLeaf(o.Lifetime, o.KeyType, o.AllowLongLived))...)
 }
 
 // servingNames are those of the Service and those that were asked for besides.

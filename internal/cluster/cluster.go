@@ -61,8 +61,9 @@ type Options struct {
 	Context    string // of the kubeconfig; empty means its current one
 	// EndpointAddresses, each HOST:PORT, are dialled instead of those of the Service's EndpointSlices.
 	EndpointAddresses []string
-	PortForward       bool     // reaches pods behind the Service through kube-apiserver instead of by their addresses
-	KubeAPIServerURLs []string // are asked instead of the endpoints of default/kubernetes
+	EndpointsOf       *certs.Service // whose those are; nil means of any that is asked for
+	PortForward       bool           // reaches pods behind the Service through kube-apiserver instead of by their addresses
+	KubeAPIServerURLs []string       // are asked instead of the endpoints of default/kubernetes
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError.
@@ -105,13 +106,6 @@ func (c *Cluster) Time() time.Time {
 		return time.Now()
 	}
 	return c.Now()
-}
-
-func (c *Cluster) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if c.Dial == nil {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}
-	return c.Dial(ctx, network, address)
 }
 
 // APIServices returns those whose backend is the Service, by name. None is no error.

@@ -77,6 +77,8 @@ func TestEndpoints(t *testing.T) {
 	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}
 	one := cluster.Endpoint{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-10.0.0.1"}
 	two := cluster.Endpoint{Address: "10.0.0.2:6443", Pod: "pod-10.0.0.2"}
+	ofAnother := clustertest.New(registered, named)
+	ofAnother.Options = cluster.Options{EndpointAddresses: []string{"a:1"}, EndpointsOf: &certs.Service{Name: "other", Namespace: "other"}}
 	for name, tc := range map[string]struct {
 		cluster *cluster.Cluster
 		want    []cluster.Endpoint
@@ -89,8 +91,9 @@ func TestEndpoints(t *testing.T) {
 			{Address: "10.0.0.2:6443", Ready: true, Pod: "pod-1"}, {Address: "[fd00::2]:6443", Ready: true, Pod: "pod-1"},
 			{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-2"}, {Address: "[fd00::1]:6443", Ready: true, Pod: "pod-2"},
 		}},
-		"a name":    {clustertest.New(registered, named), []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
-		"addresses": {&cluster.Cluster{Options: cluster.Options{EndpointAddresses: []string{"a:1"}}}, []cluster.Endpoint{{Address: "a:1", Ready: true}}},
+		"a name":               {clustertest.New(registered, named), []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
+		"addresses":            {&cluster.Cluster{Options: cluster.Options{EndpointAddresses: []string{"a:1"}}}, []cluster.Endpoint{{Address: "a:1", Ready: true}}},
+		"addresses of another": {ofAnother, []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.cluster.Endpoints(t.Context(), clustertest.Service)

@@ -46,9 +46,9 @@ type Served struct {
 
 // Endpoints returns the addresses of the Service in its EndpointSlices, ready or not, by pod and address: a pod in a dual-stack
 // cluster is in a slice of each family. They are those of the ports that its APIServices name, of all ports while there is no APIService. A Service of type ExternalName has one, its
-// name. EndpointAddresses replace them all.
+// name. EndpointAddresses replace them all, of the Service EndpointsOf.
 func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, error) {
-	if len(c.EndpointAddresses) > 0 {
+	if len(c.EndpointAddresses) > 0 && (c.EndpointsOf == nil || *c.EndpointsOf == s) {
 		var out []Endpoint
 		for _, address := range c.EndpointAddresses {
 			out = append(out, Endpoint{Address: address, Ready: true})
@@ -181,7 +181,7 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 		return nil, err
 	}
 	request.Host, request.Header = s.ServerName(), header
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: c.Config.Proxy, DialContext: c.dial}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: c.Config.Proxy, DialContext: c.Dial}
 	if c.PortForward && e.Pod != "" {
 		transport.Proxy = nil // kube-apiserver is asked through it
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.forward(ctx, s.Namespace, e) }

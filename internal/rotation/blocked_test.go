@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,6 +103,40 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
+// TestNotDistrustedWhileCutOff: a server that may come back with the old certificate keeps the old CA trusted, and nothing but that.
+func TestNotDistrustedWhileCutOff(t *testing.T) {
+	f := newFake(t)
+	old := f.cert(certs.ServingCADir)
+	opts := f.options(ServingCA)
+	opts.Progress = func(e Event) {
+		if e.Step == "switch" && e.Type == EventObserved {
+			f.cutOff = os.ErrDeadlineExceeded
+		}
+	}
+	_, err := Run(t.Context(), opts)
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "10.0.0.2:443") || !strings.Contains(err.Error(), "--port-forward") || !f.caBundle.Contains(old) {
+		t.Errorf("got %v, want it blocked by the endpoint, and the old CA trusted", err)
+	}
+	// It comes back, and another goes while the old CA is distrusted, which waits.
+	f.cutOff = nil
+	opts = f.options(ServingCA)
+	opts.Progress = func(e Event) {
+		switch {
+		case e.Step == "distrust" && e.Type == EventStarted:
+			f.cutOff = syscall.EHOSTUNREACH
+		case e.Type == EventWaiting:
+			f.cutOff = nil
+		}
+	}
+	if _, err := Run(t.Context(), opts); err != nil || f.caBundle.Contains(old) {
+		t.Errorf("after it came back: got %v, want the end", err)
+	}
+	f.cutOff = os.ErrDeadlineExceeded
+	if _, err := Run(t.Context(), f.options(Serving)); err != nil {
+		t.Errorf("a leaf of the same CA: got %v, want the end", err)
+	}
+}
+
 // TestAbortAfterTakingBack: what was distrusted and taken back can be aborted, since both CAs are trusted again.
 func TestAbortAfterTakingBack(t *testing.T) {
 	f := newFake(t)
@@ -139,7 +174,8 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 	}{
 		{"another Service", Serving, "expected a certificate for other.demo.svc", nil},
 		{"no CA key", Serving, "expected the CA's key, found none", func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
-		{"no serving pair", ServingCA, "read pair: open ", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
+		{"no serving pair", ServingCA, "expected the serving pair, found none; certgen init makes a new one", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
+		{"an expired pair", Serving, "ended at 2026-07-30T12:00:00Z; certgen init makes a new one", func(f *fakeCluster) { f.now = f.now.Add(certs.LeafLifetime) }},
 		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
 		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
 		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {

@@ -62,6 +62,7 @@ type fakeCluster struct {
 	skew       time.Duration   // of the clock
 	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer
 	down       string          // an APIService that does not answer
+	cutOff     error           // why the endpoint that is not ready cannot be reached, instead of a refused connection
 	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
 	restarted  certs.Bundle
 	until      time.Time

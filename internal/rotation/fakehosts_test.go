@@ -77,6 +77,17 @@ func (f *fakeCluster) bundleIn(dir string) certs.Bundle {
 	return bundle
 }
 
+func (f *fakeCluster) appendTo(path, text string) {
+	f.t.Helper()
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(data, text...), 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // proxyFiles is, for each host, all that its kube-apiserver reads.
 func (f *fakeCluster) proxyFiles() []string {
 	f.t.Helper()

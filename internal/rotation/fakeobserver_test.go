@@ -3,12 +3,14 @@
 package rotation
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +78,7 @@ func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bun
 	leaf := f.served()
 	return []cluster.Served{
 		{Endpoint: cluster.Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf, Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
-		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"}, Verdict: errors.New("connection refused")},
+		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"}, Verdict: fmt.Errorf("dial: %w", cmp.Or[error](f.cutOff, syscall.ECONNREFUSED))},
 	}, nil
 }
 
@@ -84,8 +86,6 @@ func (f *fakeCluster) MayChangeTrust(context.Context, certs.Service) error {
 	f.step()
 	return f.forbidden
 }
-
-func (f *fakeCluster) MayChangeFrontProxyCAs(context.Context) error { f.step(); return f.forbidden }
 
 func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, remove certs.Bundle) error {
 	f.step()
@@ -174,8 +174,11 @@ func (f *fakeCluster) TrustConfigMap(context.Context) (*corev1.ConfigMap, error)
 
 func (f *fakeCluster) Identities(context.Context) (int, error) { return max(f.identities, 1), nil }
 
-func (f *fakeCluster) ChangeFrontProxyCAs(_ context.Context, add, remove certs.Bundle) error {
+func (f *fakeCluster) ChangeFrontProxyCAs(_ context.Context, add, remove certs.Bundle, dryRun ...string) error {
 	f.step()
+	if len(dryRun) > 0 {
+		return f.forbidden
+	}
 	f.trusted = f.trusted.Merge(f.now, add...).Without(remove...)
 	f.step()
 	f.mustAnswer()

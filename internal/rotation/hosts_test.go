@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"crypto/x509"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,12 @@ func TestTwoHosts(t *testing.T) {
 			twoHosts := func() *fakeCluster {
 				f := newFake(t)
 				f.addProxy()
+				expired, err := certs.NewCA(certs.CAOptions{Name: "expired", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now.Add(-2 * certs.CALifetime) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				// As kubeadm's file may be: with the CA before the one in use, and text.
+				f.appendTo(filepath.Join(f.proxies[1], certs.BundleFile), "the CA before\n"+string(expired.CertPEM))
 				return f
 			}
 			apart := 0       // times when only one of them had the new certificate
@@ -237,6 +244,25 @@ func TestCountsKubeAPIServers(t *testing.T) {
 	f.noReview = true
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
 		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
+	}
+}
+
+// TestKubeAPIServerJoins: one that joins while the front proxy's CA is replaced has a certificate of the old CA, which stays trusted.
+func TestKubeAPIServerJoins(t *testing.T) {
+	for _, after := range []string{"trust", "switch"} {
+		f := newFake(t)
+		old := f.cert(certs.FrontProxyCADir)
+		opts := f.options(FrontProxyCA)
+		opts.Progress = func(e Event) {
+			if e.Step == after && e.Type == EventFinished {
+				f.identities = 3
+			}
+		}
+		_, err := Run(t.Context(), opts)
+		if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "3 kube-apiservers have renewed") || !f.trusted.Contains(old) {
+			t.Errorf("after %s: got %v, want it blocked, and the old CA trusted", after, err)
+		}
+		f.mustAbort(FrontProxyCA)
 	}
 }
 

@@ -112,10 +112,7 @@ func TestRotations(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.checkEnd(b, rotation)
-			plan, err := Plan(rotation)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := Plan(rotation)
 			var want []string
 			var holds time.Duration
 			for _, s := range plan {

@@ -25,7 +25,7 @@ import (
 //
 // It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone needs
 // a person. It holds the Lease of the Service, but not while it waits for APIServices. Options.Rotation is not looked at.
-func Maintain(ctx context.Context, c apply.Client, o Options) (report *RenewReport, err error) {
+func Maintain(ctx context.Context, c apply.Client, o Options) (*certs.Report, error) {
 	o.Rotation, o.Observer, o.Now = Serving, c, c.Time
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -33,40 +33,40 @@ func Maintain(ctx context.Context, c apply.Client, o Options) (report *RenewRepo
 	if err := cluster.CheckClock(ctx, c); err != nil {
 		return nil, err
 	}
-	report = newRenewReport()
-	defer func() {
-		if err != nil && len(report.Items) == 0 {
-			report = nil
-		}
-	}()
+	report := newRenewal()
 	if o.Within > 0 {
-		if err := c.Exclusive(ctx, o.Service, func(ctx context.Context) error { return maintainOnce(ctx, c, o, report) }); err != nil {
-			return report, err
+		err := c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
+			_, err := report.maintain(ctx, c, o)
+			return err
+		})
+		if err == nil {
+			err = waitForAPIServices(ctx, c, o)
 		}
-		if err := waitForAPIServices(ctx, c, o); err != nil {
-			return report, err
+		if err != nil {
+			return report.Report, err
 		}
 	}
-	return report, c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
-		if err := maintainOnce(ctx, c, o, report); err != nil {
+	return report.Report, c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
+		apis, err := report.maintain(ctx, c, o)
+		if err != nil {
 			return err
 		}
-		return rotateDueCA(ctx, o, report)
+		return report.rotateDueCA(ctx, o, apis)
 	})
 }
 
-// maintainOnce decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
+// maintain decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
 // everything trusts it before it is served. What the report says that an earlier pass did stays in it.
-func maintainOnce(ctx context.Context, c apply.Client, o Options, report *RenewReport) error {
+func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis bool, err error) {
 	store, err := openSecrets(ctx, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if state, err := ReadState(store); err != nil {
-		return err
+		return false, err
 	} else if state.Unfinished() {
-		if err := report.end(ctx, o.held(store, state.Rotation), state); err != nil {
-			return err
+		if err := r.end(ctx, o.held(store, state.Rotation), state); err != nil {
+			return false, err
 		}
 	}
 	draft := &certs.Memory{Sets: maps.Clone(store.Sets), Name: store.path}
@@ -74,7 +74,7 @@ func maintainOnce(ctx context.Context, c apply.Client, o Options, report *RenewR
 		Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Lifetime: o.Lifetime, Signer: o.Signer, Now: o.Now,
 	})
 	if err != nil {
-		return allowNewCA(ctx, c, err, o)
+		return false, allowNewCA(ctx, c, err, o)
 	}
 	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
 	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}
@@ -82,45 +82,58 @@ func maintainOnce(ctx context.Context, c apply.Client, o Options, report *RenewR
 		if !bring.KeepTrust {
 			err = fmt.Errorf("%w; %s", err, newCA(ctx, c, o))
 		}
-		return err
+		return false, err
 	}
 	if err := store.Write(certs.ServingCADir, draft.Sets[certs.ServingCADir]); err != nil {
-		return err
+		return false, err
 	}
-	for _, item := range made.Items {
-		item.Certificate = nil // a rotation may follow, and replace it
-		if item.Action != certs.Kept || !slices.ContainsFunc(report.Items, func(before certs.Item) bool { return before.Path == item.Path }) {
-			report.Items = append(report.Items, item)
+	ca, pair := made.Items[0], made.Items[1]
+	ca.Certificate, pair.Certificate = nil, nil // a rotation may follow, and replace them
+	r.add(ca)
+	applied, err := c.PlanAndApply(ctx, bring, func(*apply.Plan) {})
+	if applied == nil {
+		return false, err
+	}
+	for _, item := range applied.Items {
+		if item.Path == pair.Path && (pair.Action != certs.Kept || item.Action == certs.Kept) { // it is stored, and this is why
+			pair.Notes = append(pair.Notes, item.Notes...)
+			item = pair
 		}
+		r.add(item)
 	}
-	applied, err := c.PlanAndApply(ctx, bring, func(*apply.Report) {})
-	if applied != nil && report.Apply != nil {
-		for i := range applied.Items {
-			item := &applied.Items[i]
-			for _, before := range report.Apply.Items {
-				if !item.Done && before.Done && before.Kind == item.Kind && before.Name == item.Name {
-					*item = before
-				}
-			}
-		}
+	return len(applied.Items) > 1, err // the Secret, and before it the APIServices
+}
+
+// add says once of each object what was done about it: that it is right now is no news after an earlier pass changed it.
+func (r renewal) add(item certs.Item) {
+	i := slices.IndexFunc(r.Items, func(before certs.Item) bool { return before.Path == item.Path })
+	switch {
+	case i < 0:
+		r.Items = append(r.Items, item)
+	case item.Action == certs.Kept:
+		r.Items[i].Notes = item.Notes
+	default:
+		r.Items[i] = item
 	}
-	report.Apply = applied
-	return err
+}
+
+func (r renewal) changed(path string) bool {
+	return slices.ContainsFunc(r.Items, func(item certs.Item) bool { return item.Path == path && item.Action != certs.Kept })
 }
 
 // rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is served that is stored, so
-// a run that stored a certificate leaves it to the next.
-func rotateDueCA(ctx context.Context, o Options, report *RenewReport) error {
+// a run that stored a certificate leaves it to the next. Where no API trusts the CA there is nothing to rotate.
+func (r renewal) rotateDueCA(ctx context.Context, o Options, apis bool) error {
 	store, err := openSecrets(ctx, o)
 	if err != nil {
 		return err
 	}
 	ca, err := certs.ReadCertificate(store, certs.ServingCADir)
-	if err != nil || !o.Now().After(certs.RenewAt(ca)) || !store.hasCAKey() || len(report.Apply.Items) == 1 || report.Apply.Items[len(report.Apply.Items)-1].Done {
-		return err // the last but one: there is the Secret alone, and no API that trusts the CA
+	if err != nil || !o.Now().After(certs.RenewAt(ca)) || !store.hasCAKey() || !apis || r.changed(store.Path(certs.ServingDir)) {
+		return err
 	}
 	why := fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
-	return report.rotate(ctx, o.held(store, ServingCA), store.Path(certs.ServingCADir), why)
+	return r.rotate(ctx, o.held(store, ServingCA), store.Path(certs.ServingCADir), why)
 }
 
 // held are the options of a rotation under the Lease that Maintain holds.

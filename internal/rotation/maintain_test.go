@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -88,14 +89,14 @@ func TestMaintain(t *testing.T) {
 
 	before := len(writes(c))
 	report, err := Maintain(t.Context(), c, maintained)
-	if err != nil || len(writes(c)) != before || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Kept {
+	if err != nil || len(writes(c)) != before || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, kept Secret demo/s" {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
 	later := clustertest.Now.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	report, err = Maintain(t.Context(), c, maintained)
-	if err != nil || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Replaced {
+	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
 	}
 	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) || cmp.Diff(ca, secretData(t, c, "ca")) != "" {
@@ -217,6 +218,8 @@ func TestMaintainOptions(t *testing.T) {
 		"secret":    func(o *Options) { o.Secret = "" },
 		"wait":      func(o *Options) { o.Within = time.Second },
 		"service":   func(o *Options) { o.Service = certs.Service{} },
+		"key-type":  func(o *Options) { o.KeyType = "ed25519" },
+		"lifetime":  func(o *Options) { o.Lifetime = 2 * certs.MaxLeafLifetime },
 	} {
 		o := maintained
 		spoil(&o)
@@ -237,6 +240,33 @@ func TestMaintainWrongClock(t *testing.T) {
 	}
 }
 
+// did is what a report says that was done, in order.
+func did(report *certs.Report) string {
+	var out []string
+	for _, item := range report.Items {
+		out = append(out, string(item.Action)+" "+item.Path)
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestMaintainReports what was stored and nothing more, and that no API trusts the CA yet.
+func TestMaintainReports(t *testing.T) {
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("forbidden")
+	})
+	if report, err := Maintain(t.Context(), c, maintained); err == nil || did(report) != "made Secret demo/ca" {
+		t.Errorf("with a caBundle that cannot be changed: got %s, %v; want the CA alone", did(report), err)
+	}
+	c = apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
+	for _, want := range []string{"made Secret demo/ca, made Secret demo/s", "kept Secret demo/ca, kept Secret demo/s"} {
+		report, err := Maintain(t.Context(), c, maintained)
+		if err != nil || did(report) != want || !strings.Contains(strings.Join(report.Items[1].Notes, " "), "run this again when the API is registered") {
+			t.Errorf("without an API: got %+v, %v; want %s, and a note", report, err, want)
+		}
+	}
+}
+
 // TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being renewed.
 func TestMaintainBesideOthers(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
@@ -250,7 +280,7 @@ func TestMaintainBesideOthers(t *testing.T) {
 	later := clustertest.Now.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	report, err := Maintain(t.Context(), c, maintained)
-	if err != nil || report.Items[1].Action != certs.Replaced {
+	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Fatalf("got %+v, %v; want the certificate replaced", report, err)
 	}
 	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 || !bundle.Contains(other) {
@@ -265,13 +295,13 @@ func TestMaintainReportsBothPasses(t *testing.T) {
 	waiting := maintained
 	waiting.APIServices, waiting.Within = []string{"v1.g.example.com"}, time.Minute
 	report, err := Maintain(t.Context(), c, waiting)
-	if err != nil || len(report.Items) != 2 || report.Items[0].Action != certs.Made || report.Items[1].Action != certs.Made || !report.Apply.Items[0].Done {
-		t.Errorf("at first: %+v, %v; want the CA and the pair made, and the pair stored", report, err)
+	if err != nil || did(report) != "made Secret demo/ca, replaced APIService v1.g.example.com, made Secret demo/s" {
+		t.Errorf("at first: %+v, %v; want the CA and the pair made, and the caBundle replaced", report, err)
 	}
 	due := clustertest.Now.Add(certs.CALifetime * 3 / 4)
 	c.Now, c.Config.Transport = func() time.Time { return due }, clustertest.Clock(due)
 	report, err = Maintain(t.Context(), c, waiting)
-	if err != nil || len(report.Items) != 2 || report.Items[0].Action != certs.Kept || report.Items[1].Action != certs.Replaced {
+	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when both are due: %+v, %v; want the CA kept and the pair replaced", report, err)
 	}
 }

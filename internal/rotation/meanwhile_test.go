@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,39 @@ func TestIssuedMeanwhile(t *testing.T) {
 			f.mustAbort(rotation)
 			stays("taken back")
 		})
+	}
+}
+
+// TestOthersTakenOut: a CA of others that was beside the leaf when the rotation began, and that somebody takes out of ca.crt since, does not come
+// back with the copy of the old files when the rotation is taken back.
+func TestOthersTakenOut(t *testing.T) {
+	for rotation, leaf := range map[string]string{Serving: certs.ServingDir, ServingCA: certs.ServingDir, ProxyClient: certs.FrontProxyClientDir, FrontProxyCA: certs.FrontProxyClientDir} {
+		f := newFake(t)
+		set := filepath.Join(f.dir, leaf)
+		pair, err := certs.ReadKeyPair(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := f.bundleIn(set)
+		other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pair.Write(set, append(slices.Clone(ours), other.Certificate)); err != nil {
+			t.Fatal(err)
+		}
+		f.runTo(rotation, "switch", EventStarted)
+		live, err := certs.ReadKeyPair(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := live.Write(set, f.bundleIn(set).Without(other.Certificate)); err != nil {
+			t.Fatal(err)
+		}
+		f.mustAbort(rotation)
+		if after := f.bundleIn(set); after.Contains(other.Certificate) || len(ours.Without(after...)) > 0 {
+			t.Errorf("%s: got %d CAs, want %d, without that of others", rotation, len(after), len(ours))
+		}
 	}
 }
 

@@ -289,34 +289,24 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 		if err := p.inTime(pair.Certificate); err != nil {
 			return err
 		}
-		if err := p.write(pair, dir, issuerFirst(bundle(i), pair.Certificate)); err != nil {
+		if err := p.writeLeaf(i, dir, pair, bundle(i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restoreOld puts every file of the leaves back as it was, to the byte, unless somebody else wrote another leaf, or added a CA, since.
-func (p *procedure) restoreOld() error {
-	if err := p.ours(); err != nil {
-		return err
+// writeLeaf puts the old leaf with the CAs that it had back to the byte.
+func (p *procedure) writeLeaf(i int, dir string, leaf *certs.KeyPair, cas certs.Bundle) error {
+	had := p.bundles[i].Merge(p.opts.Now(), p.oldCA) // without expired ones, as cas
+	if leaf.Certificate.Equal(p.old[i].Certificate) && len(cas.Without(had...)) == 0 && len(had.Without(cas...)) == 0 {
+		return p.copyPair(kept(p.leafName(i)), dir)
 	}
-	for i, dir := range p.leafDirs {
-		leaf, bundle := p.before(i), p.keptBundle(i)
-		err := p.inTime(leaf.Certificate)
-		switch {
-		case err != nil:
-		case leaf.Certificate.Equal(p.old[i].Certificate) && len(bundle.Without(append(p.bundles[i], p.oldCA)...)) == 0:
-			err = p.copyPair(kept(p.leafName(i)), dir)
-		default:
-			err = p.write(leaf, dir, issuerFirst(bundle, leaf.Certificate))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.write(leaf, dir, issuerFirst(cas, leaf.Certificate))
 }
+
+// restoreOld puts the leaves, and ca.crt beside them, back as they were.
+func (p *procedure) restoreOld() error { return p.writeLeaves("", p.keptBundle, p.before) }
 
 // inTime refuses to put a certificate in use that has expired, while the rotation was blocked.
 func (p *procedure) inTime(leaf *x509.Certificate) error {

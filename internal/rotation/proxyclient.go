@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/frontproxy"
@@ -48,7 +50,14 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 	if err := p.nextProxyAnswers(ctx); err != nil {
 		return err
 	}
-	return p.proxyShown(ctx, p.next)
+	if err := p.proxyShown(ctx, p.next); err != nil || p.makeCA == nil {
+		return err
+	}
+	// One that joined since the rotation began would be left with a certificate of the old CA.
+	if err := p.countKubeAPIServers(ctx); err != nil {
+		return &waitError{fmt.Errorf("%w; --abort takes this rotation back", err)}
+	}
+	return nil
 }
 
 func (p *procedure) liveProxiesInUse(ctx context.Context) error {
@@ -93,18 +102,18 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	if p.opts.Observer == nil {
 		return nil
 	}
-	if err := p.countKubeAPIServers(ctx); err != nil {
+	if err := p.refuse(p.countKubeAPIServers(ctx)); err != nil {
 		return err
 	}
 	if p.makeCA != nil {
-		if err := p.refuse(p.opts.Observer.MayChangeFrontProxyCAs(ctx)); err != nil {
+		if err := p.refuse(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, nil, metav1.DryRunAll)); err != nil {
 			return err
 		}
 	}
 	return p.refuse(p.proxyAnswers(ctx))
 }
 
-// countKubeAPIServers refuses when there are more kube-apiservers than were named or found: one that keeps its certificate is refused once the
+// countKubeAPIServers returns an error when there are more kube-apiservers than were named or found: one that keeps its certificate is refused once the
 // old CA is distrusted.
 func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	urls, err := p.opts.Observer.KubeAPIServers(ctx)
@@ -116,22 +125,22 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return err
 	}
 	if len(urls) < live {
-		return p.refuse(fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
-			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls))
+		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
+			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
 	if p.opts.otherDirs == nil && len(urls) > 1 && p.makeCA != nil {
 		if err := p.sharedByAll(ctx); err != nil {
 			return err
 		}
 	}
-	// Certificates of one CA may be replaced host by host.
-	if dirs := p.opts.otherDirs; len(dirs) > len(urls) || p.makeCA != nil && dirs != nil && len(dirs) < len(urls) {
-		return p.refuse(fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs))
+	// Certificates of one CA may be replaced host by host, and a host may be gone before the end.
+	if dirs := p.opts.otherDirs; len(dirs) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && dirs != nil && len(dirs) < len(urls) {
+		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs)
 	}
 	return nil
 }
 
-// sharedByAll refuses where one directory was given for several kube-apiservers and is not seen to be that of each.
+// sharedByAll returns an error where one directory was given for several kube-apiservers and is not seen to be that of each.
 func (p *procedure) sharedByAll(ctx context.Context) error {
 	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if err != nil {
@@ -142,7 +151,7 @@ func (p *procedure) sharedByAll(ctx context.Context) error {
 		err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
 	}
 	if err != nil {
-		return p.refuse(fmt.Errorf("%w; give the directory of each kube-apiserver with --front-proxy-client, also where it is the same", err))
+		return fmt.Errorf("%w; give the directory of each kube-apiserver with --front-proxy-client, also where it is the same", err)
 	}
 	return nil
 }

@@ -10,19 +10,15 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
-	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// RenewReport says what Renew or Maintain did.
-type RenewReport struct {
-	*certs.Report               // an item for each rotation that was done, and for each pair that was looked at
-	Apply         *apply.Report `json:"apply,omitempty"` // of Maintain
-}
+// renewal has an item for each rotation that was done, for each pair that was looked at and, of Maintain, for each caBundle.
+type renewal struct{ *certs.Report }
 
-func newRenewReport() *RenewReport { return &RenewReport{Report: certs.NewReport("RenewReport")} }
+func newRenewal() renewal { return renewal{certs.NewReport("RenewReport")} }
 
 // end brings the rotation that is under way to its end, in the direction in which it was going.
-func (r *RenewReport) end(ctx context.Context, opts Options, state *State) error {
+func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	path := opts.store.Path(StateSet, StateFile)
 	if !state.Aborting {
 		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
@@ -37,7 +33,7 @@ func (r *RenewReport) end(ctx context.Context, opts Options, state *State) error
 // Renew finishes a rotation that is under way and then rotates the leaves that are due: less than a third of their life is
 // left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
 // files are written and nothing is observed. The errors are those of Run; what was done before one is in the report.
-func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
+func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	opts.Rotation = Serving
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -45,7 +41,7 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 	if opts.Observer == nil {
 		opts.Hold = 0 // it is for what cannot be observed after all that can
 	}
-	report := newRenewReport()
+	report := newRenewal()
 	state, err := ReadState(opts.store)
 	if err != nil {
 		return nil, err
@@ -61,9 +57,10 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 			ending.Signer = nil // it signs with the CA that is there
 		}
 		if err := report.end(ctx, ending, state); err != nil {
-			return report, err
+			return report.Report, err
 		}
 	}
+	var refusals []error
 	for _, rotation := range []string{Serving, ProxyClient} {
 		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours.
 		if rotation == ProxyClient && opts.otherDirs == nil {
@@ -72,19 +69,19 @@ func Renew(ctx context.Context, opts Options) (*RenewReport, error) {
 			}
 		}
 		opts.Rotation = rotation
-		p, err := newProcedure(opts)
-		if err != nil {
-			return report, err
+		err := report.renew(ctx, newProcedure(opts))
+		_, blocked := errors.AsType[*BlockedError](err)
+		_, refused := errors.AsType[*certs.RefusedError](err)
+		if err != nil && (blocked || !refused) {
+			return report.Report, errors.Join(append(refusals, err)...)
 		}
-		if err := report.renew(ctx, p); err != nil {
-			return report, err
-		}
+		refusals = append(refusals, err) // nothing changed: the other leaf does not wait for a person
 	}
-	return report, nil
+	return report.Report, errors.Join(refusals...)
 }
 
 // renew rotates the leaves, all of one CA, when one of them is due.
-func (r *RenewReport) renew(ctx context.Context, p *procedure) error {
+func (r renewal) renew(ctx context.Context, p *procedure) error {
 	var kept []certs.Item
 	for _, dir := range p.leafDirs {
 		why, due, err := p.due(dir)
@@ -100,7 +97,7 @@ func (r *RenewReport) renew(ctx context.Context, p *procedure) error {
 	return nil
 }
 
-func (r *RenewReport) rotate(ctx context.Context, opts Options, path, why string) error {
+func (r renewal) rotate(ctx context.Context, opts Options, path, why string) error {
 	if _, err := Run(ctx, opts); err != nil {
 		return err
 	}

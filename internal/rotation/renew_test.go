@@ -98,6 +98,18 @@ func TestRenewTwoHosts(t *testing.T) {
 	}
 }
 
+// TestRenewRefused: a leaf whose CA has no key there waits for a person, the other one does not.
+func TestRenewRefused(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	remove(f, certs.ServingCADir, certs.KeyFile)
+	f.now = f.now.Add(61 * 24 * time.Hour)
+	report, err := Renew(t.Context(), f.options(""))
+	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || len(report.Items) != 1 || report.Items[0].Action != certs.Replaced || f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+		t.Errorf("got %v and %+v, want the serving certificate refused and the front proxy's replaced", err, report)
+	}
+}
+
 // TestRenewBlocked: what is blocked is told, and the next leaf is not begun.
 func TestRenewBlocked(t *testing.T) {
 	f := newFake(t)

@@ -48,10 +48,7 @@ func TestHoldBeginsAnew(t *testing.T) {
 // TestRecordedBeforeItBegins: whoever finds the files of a step finds its record.
 func TestRecordedBeforeItBegins(t *testing.T) {
 	for _, rotation := range Rotations() {
-		plan, err := Plan(rotation)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := Plan(rotation)
 		for i, s := range plan {
 			f := newFake(t)
 			f.runTo(rotation, s.Name, EventStarted)

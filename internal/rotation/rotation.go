@@ -55,9 +55,8 @@ type Observer interface {
 	Endpoints(ctx context.Context, s certs.Service) ([]cluster.Endpoint, error)
 	KubeAPIServers(ctx context.Context) ([]string, error)
 	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]cluster.Served, error)
-	// MayChangeTrust tries, without storing anything, to change what ChangeCABundle does; MayChangeFrontProxyCAs likewise.
+	// MayChangeTrust tries, without storing anything, to change what ChangeCABundle does.
 	MayChangeTrust(ctx context.Context, s certs.Service) error
-	MayChangeFrontProxyCAs(ctx context.Context) error
 	// ChangeCABundle adds CAs to the caBundle of each APIService of the Service, and takes others out.
 	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
@@ -72,8 +71,8 @@ type Observer interface {
 	Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error
 	// ClockSkew is how far the clock here is ahead of that of kube-apiserver.
 	ClockSkew(ctx context.Context) (time.Duration, error)
-	// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, in place, and takes others out.
-	ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle) error
+	// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, in place, and takes others out; with metav1.DryRunAll it only tries to write.
+	ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle, dryRun ...string) error
 	// Identities is how many kube-apiservers say that they live.
 	Identities(ctx context.Context) (int, error)
 	Secrets(namespace string) typedcorev1.SecretInterface
@@ -181,7 +180,7 @@ func underLease(ctx context.Context, opts Options, begin bool, do func(context.C
 			}
 		}
 		if opts.store == nil {
-			if opts.store, err = OpenSecrets(ctx, opts); err != nil {
+			if opts.store, err = openSecrets(ctx, opts); err != nil {
 				return err
 			}
 		}
@@ -234,10 +233,7 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give the same again", state.NewCA, sum)}
 	}
-	p, err := newProcedure(opts)
-	if err != nil {
-		return nil, err
-	}
+	p := newProcedure(opts)
 	p.state = state
 	return p, nil
 }
@@ -256,7 +252,7 @@ func (o Options) Validate() error { return o.complete() }
 func (o *Options) complete() error {
 	errs := []error{o.Service.Validate()}
 	if !slices.Contains(Rotations(), o.Rotation) {
-		errs = append(errs, unknownRotation(o.Rotation))
+		errs = append(errs, &certs.InvalidError{Field: "rotation", Value: o.Rotation, Reason: "expected one of " + strings.Join(Rotations(), ", ")})
 	}
 	if o.inSecrets() {
 		errs = append(errs, o.validateSecrets())
@@ -266,6 +262,7 @@ func (o *Options) complete() error {
 	if o.Hold <= 0 && (o.Observer != nil || o.inSecrets()) || o.Hold < 0 {
 		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
 	}
+	errs = append(errs, certs.ValidateLeaf(o.Lifetime, o.KeyType, false))
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
 	}
@@ -332,10 +329,6 @@ func (o *Options) proxySets() []string {
 		return []string{certs.FrontProxyClientDir}
 	}
 	return o.otherDirs
-}
-
-func unknownRotation(name string) error {
-	return &certs.InvalidError{Field: "rotation", Value: name, Reason: "expected one of " + strings.Join(Rotations(), ", ")}
 }
 
 func wait(ctx context.Context, d time.Duration) error {

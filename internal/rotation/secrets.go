@@ -119,11 +119,17 @@ func (s *secrets) path(elem ...string) string {
 
 // writable tries to change the serving Secret, which another field manager may own.
 func (s *secrets) writable(ctx context.Context) error {
-	data, err := apply.PairData(s, certs.ServingDir, s.opts.Now())
-	if err != nil {
-		return err
+	return s.apply(ctx, apply.WithNewlines(dataOf(s.Sets[certs.ServingDir])), true)
+}
+
+func dataOf(files certs.Files) map[string][]byte {
+	data := map[string][]byte{}
+	for _, name := range pairFiles {
+		if file, ok := files[name]; ok {
+			data[name] = file.Data
+		}
 	}
-	return s.apply(ctx, apply.WithNewlines(data), true)
+	return data
 }
 
 func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool) error {
@@ -140,11 +146,7 @@ func (s *secrets) Write(set string, files certs.Files) error {
 	if set != certs.ServingDir {
 		return s.update(func(m *certs.Memory) error { return m.Write(set, files) })
 	}
-	data, err := apply.PairData(&certs.Memory{Sets: map[string]certs.Files{set: files}, Name: s.path}, set, s.opts.Now())
-	if err != nil {
-		return err
-	}
-	if err := s.apply(s.ctx, data, false); err != nil {
+	if err := s.apply(s.ctx, dataOf(files), false); err != nil {
 		return err
 	}
 	return s.Memory.Write(set, files)

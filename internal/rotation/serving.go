@@ -8,7 +8,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
+	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -79,9 +82,17 @@ func ipTexts(cert *x509.Certificate) []string {
 
 // checkServing refuses to begin where the end could not be observed, or would not be what the Service needs.
 func (p *procedure) checkServing(ctx context.Context) error {
+	const again = "certgen init makes a new one in a directory, certgen renew in Secrets"
 	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: "expected the serving pair, found none; " + again}
+	}
 	if err != nil {
 		return err
+	}
+	if p.opts.Observer != nil && p.opts.Now().After(leaf.Certificate.NotAfter) { // requests fail, and a new one can be served at once
+		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate that is valid, found that it ended at %s; %s",
+			leaf.Certificate.NotAfter.UTC().Format(time.RFC3339), again)}
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
@@ -182,7 +193,8 @@ func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) 
 
 // servedEverywhere returns nil when each endpoint of the Service serves the leaf, which the caBundles in force verify, and
 // each kube-apiserver gets answers from each APIService. An endpoint that is not ready and does not answer is passed
-// over: no request goes there, and its process reads its files when it starts.
+// over: no request goes there, and its process reads its files when it starts. Where the CA is replaced it has to be seen that there is no
+// process: one on a node that was cut off would come back with a certificate that nobody trusts any more.
 func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate) error {
 	apiServices, err := p.apiServices(ctx)
 	if err != nil {
@@ -199,17 +211,31 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	if len(served) == 0 {
 		return fmt.Errorf("expected endpoints of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
 	}
+	var cutOff error
 	for _, s := range served {
 		switch {
 		case s.Leaf == nil && !s.Endpoint.Ready:
-		case s.Leaf == nil || s.Verdict != nil:
+			if p.makeCA != nil && !notListening(s.Verdict) {
+				cutOff = &waitError{fmt.Errorf("endpoint %s is not ready and cannot be reached, so what it would serve is not seen: %w%s; if its node is gone, delete the pod",
+					s.Endpoint.Address, s.Verdict, unreached)}
+			}
+		case s.Leaf == nil:
+			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w%s", s.Endpoint.Address, s.Verdict, unreached)
+		case s.Verdict != nil:
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w", s.Endpoint.Address, s.Verdict)
 		case !s.Leaf.Equal(leaf):
 			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, and is it no subPath mount?",
 				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf), p.opts.store.Path(p.leafDirs[0]))
 		}
 	}
-	return p.answersEverywhere(ctx, p.opts.Service)
+	return cmp.Or(p.answersEverywhere(ctx, p.opts.Service), cutOff)
+}
+
+const unreached = "; where pods cannot be reached from here, give --port-forward or --endpoint"
+
+// notListening is true when the host, or its kubelet, says that nothing listens there.
+func notListening(err error) bool {
+	return isRefused(err) || utilnet.IsProbableEOF(err)
 }
 
 // apiServices are those of the Service, at least one.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,20 +71,14 @@ type procedure struct {
 	said    map[string]bool // notes that were told
 }
 
-func newProcedure(opts Options) (*procedure, error) {
+var tables = map[string]func(*procedure){
+	Serving: (*procedure).serving, ServingCA: (*procedure).servingCA, ProxyClient: (*procedure).proxyClient, FrontProxyCA: (*procedure).frontProxyCA,
+}
+
+// newProcedure is for one of Rotations.
+func newProcedure(opts Options) *procedure {
 	p := &procedure{opts: opts, said: map[string]bool{}}
-	switch opts.Rotation {
-	case Serving:
-		p.serving()
-	case ServingCA:
-		p.servingCA()
-	case ProxyClient:
-		p.proxyClient()
-	case FrontProxyCA:
-		p.frontProxyCA()
-	default:
-		return nil, unknownRotation(opts.Rotation)
-	}
+	tables[opts.Rotation](p)
 	for i := range p.steps {
 		s := &p.steps[i]
 		if opts.Observer == nil {
@@ -94,7 +89,7 @@ func newProcedure(opts Options) (*procedure, error) {
 			s.do, s.undo = p.loaded(s.do), p.loaded(s.undo)
 		}
 	}
-	return p, nil
+	return p
 }
 
 func (p *procedure) stageStep(about string) step {
@@ -117,17 +112,13 @@ type StepInfo struct {
 	Holds bool     `json:"holds"`
 }
 
-// Plan lists the steps of a rotation without looking at anything.
-func Plan(rotation string) ([]StepInfo, error) {
-	p, err := newProcedure(Options{Rotation: rotation})
-	if err != nil {
-		return nil, err
-	}
+// Plan lists the steps of one of Rotations without looking at anything.
+func Plan(rotation string) []StepInfo {
 	var out []StepInfo
-	for _, s := range p.steps {
+	for _, s := range newProcedure(Options{Rotation: rotation}).steps {
 		out = append(out, StepInfo{s.name, s.kind, s.about, s.hold})
 	}
-	return out, nil
+	return out
 }
 
 // stopError ends the waiting for a step at once.
@@ -135,6 +126,12 @@ type stopError struct{ err error }
 
 func (e *stopError) Error() string { return e.err.Error() }
 func (e *stopError) Unwrap() error { return e.err }
+
+// waitError is what may be seen later whatever is wrong: it does not end the waiting for a step.
+type waitError struct{ err error }
+
+func (e *waitError) Error() string { return e.err.Error() }
+func (e *waitError) Unwrap() error { return e.err }
 
 // BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. New and old
 // are both trusted, so requests are answered. Running the rotation again takes it up; Abort takes it back.
@@ -167,10 +164,15 @@ func isBroken(err error) bool {
 	return broken && !isTransient(err)
 }
 
+// isRefused is true for a connection that was refused. Windows has a number of its own for that, WSAECONNREFUSED.
+func isRefused(err error) bool {
+	return utilnet.IsConnectionRefused(err) || errors.Is(err, syscall.Errno(10061))
+}
+
 // isTransient is true for connections that were refused or lost, timeouts, and answers that ask to try again. An answer of another kind is
 // one, where it is not kube-apiserver's own: 503 is what it says when it does not trust a server.
 func isTransient(err error) bool {
-	if utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
+	if _, wait := errors.AsType[*waitError](err); wait || isRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true
 	}
 	if status, ok := errors.AsType[*cluster.StatusError](err); ok {

@@ -27,7 +27,7 @@ func dryRuns(l *suite) {
 	for _, dryRun := range []apply.DryRun{apply.DryRunClient, apply.DryRunServer} {
 		o := l.options()
 		o.DryRun = dryRun
-		if got := l.mustApply(o); got[apply.ApplyCreate] != 1 || got[apply.ApplyChange] != len(l.apiServices()) {
+		if got := l.mustApply(o); got[certs.Made] != 1 || got[certs.Replaced] != len(l.apiServices()) {
 			l.Errorf("%s: got %v, want the Secret created and every APIService changed", dryRun, got)
 		}
 		if after := l.versions(); after != before {
@@ -39,7 +39,7 @@ func dryRuns(l *suite) {
 func applyTwice(l *suite) {
 	l.mustApply(l.options())
 	before := l.versions()
-	if got := l.mustApply(l.options()); got[apply.ApplyUnchanged] != len(l.apiServices())+1 {
+	if got := l.mustApply(l.options()); got[certs.Kept] != len(l.apiServices())+1 {
 		l.Errorf("the second time: got %v, want all unchanged", got)
 	}
 	if after := l.versions(); after != before {
@@ -118,7 +118,7 @@ func conflict(l *suite) {
 	if _, err := l.apply(o); !isOwned(err, false) {
 		l.Errorf("got %v, want the other manager named", err)
 	}
-	if err := l.cluster.ChangeCABundle(l.Context(), l.service, bundle, nil); !isOwned(err, false) {
+	if err := l.changeCABundle(bundle, nil); !isOwned(err, false) {
 		l.Errorf("ChangeCABundle: got %v, want the other manager named", err)
 	}
 	if after := l.versions(); after != before {
@@ -127,10 +127,10 @@ func conflict(l *suite) {
 	l.shareSecret()
 	// What is there already, by force: certgen is the only owner then, and the next change needs none.
 	o.Dir, o.ForceConflicts = l.env.PKI(), true
-	if got := l.mustApply(o); got[apply.ApplyChange] != len(l.apiServices())+1 {
+	if got := l.mustApply(o); got[certs.Replaced] != len(l.apiServices())+1 {
 		l.Errorf("the same bytes by force: got %v, want every APIService and the Secret taken over", got)
 	}
-	if got := l.mustApply(o); got[apply.ApplyUnchanged] != len(l.apiServices())+1 {
+	if got := l.mustApply(o); got[certs.Kept] != len(l.apiServices())+1 {
 		l.Errorf("the same bytes by force, again: got %v, want all unchanged", got)
 	}
 	for _, a := range l.apiServices() {
@@ -139,7 +139,7 @@ func conflict(l *suite) {
 		}
 	}
 	o.Dir, o.ForceConflicts = next, false
-	if got := l.mustApply(o); got[apply.ApplyChange] != len(l.apiServices())+1 {
+	if got := l.mustApply(o); got[certs.Replaced] != len(l.apiServices())+1 {
 		l.Errorf("got %v, want all changed", got)
 	}
 	// To take a CA out again needs more than force.
@@ -179,7 +179,7 @@ func seenByEach(l *suite) {
 	}
 	for _, change := range []struct{ add, remove certs.Bundle }{{add: bundle}, {remove: bundle[1:]}} {
 		before := l.apiServices()
-		if err := l.cluster.ChangeCABundle(l.Context(), l.service, change.add, change.remove); err != nil {
+		if err := l.changeCABundle(change.add, change.remove); err != nil {
 			l.Fatal(err)
 		}
 		for i, a := range l.apiServices() {
@@ -268,7 +268,7 @@ func insecure(l *suite) {
 	o.ForceConflicts = true
 	l.mustApply(o)
 	before := l.versions()
-	if got := l.mustApply(l.options()); got[apply.ApplyUnchanged] != len(l.apiServices())+1 || l.versions() != before {
+	if got := l.mustApply(l.options()); got[certs.Kept] != len(l.apiServices())+1 || l.versions() != before {
 		l.Errorf("the second time: got %v and %s, want all unchanged: %s", got, l.versions(), before)
 	}
 	l.healthy(l.allOptions())

@@ -33,13 +33,13 @@ func checkFaults(l *suite) {
 	})
 	// The CA of somebody else.
 	_, bundle := l.nextDir()
-	if err := l.cluster.ChangeCABundle(l.Context(), l.service, bundle[1:], bundle[:1]); !isOwned(err, false) {
+	if err := l.changeCABundle(bundle[1:], bundle[:1]); !isOwned(err, false) {
 		l.Errorf("got %v, want the other manager named", err)
 	}
 	o := l.options()
 	o.ForceConflicts = true
 	l.mustApply(o)
-	if err := l.cluster.ChangeCABundle(l.Context(), l.service, bundle[1:], bundle[:1]); err != nil {
+	if err := l.changeCABundle(bundle[1:], bundle[:1]); err != nil {
 		l.Fatal(err)
 	}
 	if r := l.check(l.allOptions()); !has(r, "K03", verify.Error, "unknown authority") || !has(r, "K04", verify.Warning, "is not in the ca.crt of") {

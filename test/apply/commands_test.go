@@ -13,7 +13,6 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
-	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -58,18 +57,18 @@ func TestCommands(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	args := []string{"apply", "--dir=" + e.PKI(), "--secret=" + secretName}
 	stdout, stderr := certgen(t, e, 0, append(args, "--dry-run=server")...)
-	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^create +Secret workshop-system/`+secretName+` +it does not exist$`, `^tried +APIService v1\.`, `^Dry run: the cluster tried`)
+	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^made +Secret workshop-system/`+secretName+` +it does not exist$`, `^tried +APIService v1\.`, `^Dry run: the cluster tried`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
 	stdout, _ = certgen(t, e, 0, append(args, "--dry-run=client")...)
-	match(t, stdout, `^create +Secret `, `^Dry run: the cluster was only read\.$`)
+	match(t, stdout, `^made +Secret `, `^Dry run: the cluster was only read\.$`)
 	stdout, _ = certgen(t, e, 0, args...)
-	match(t, stdout, `^change +APIService v1\..* certgen does not own its caBundle yet$`, `^applied +Secret workshop-system/`)
+	match(t, stdout, `^replaced +APIService v1\..* certgen does not own its caBundle yet$`, `^applied +Secret workshop-system/`)
 	stdout, _ = certgen(t, e, 0, args...)
-	match(t, stdout, `^unchanged +APIService v1\.`, `^unchanged +Secret `, `^Nothing was written\.$`)
+	match(t, stdout, `^kept +APIService v1\.`, `^kept +Secret `, `^Nothing was written\.$`)
 	stdout, _ = certgen(t, e, 0, append(args, "-o=json")...)
-	var plan apply.Report
+	var plan certs.Report
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || plan.Kind != "ApplyReport" || len(plan.Items) < 2 {
 		t.Errorf("got %+v, %v", plan, err)
 	}

@@ -13,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -80,23 +82,25 @@ func (l *suite) options() apply.Options {
 }
 
 // apply plans and applies.
-func (l *suite) apply(o apply.Options) (*apply.Report, error) {
+func (l *suite) apply(o apply.Options) (*apply.Plan, error) {
 	l.Helper()
-	return l.cluster.PlanAndApply(l.Context(), o, func(*apply.Report) {})
+	return l.cluster.PlanAndApply(l.Context(), o, func(*apply.Plan) {})
 }
 
-func (l *suite) mustApply(o apply.Options) map[apply.Action]int {
+// changeCABundle tries again, as a step of a rotation does, when kube-apiserver writes the status of an APIService meanwhile.
+func (l *suite) changeCABundle(add, remove certs.Bundle) error {
+	return retry.OnError(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Steps: 10}, apply.Changed, func() error { return l.cluster.ChangeCABundle(l.Context(), l.service, add, remove) })
+}
+
+func (l *suite) mustApply(o apply.Options) map[certs.Action]int {
 	l.Helper()
 	plan, err := l.apply(o)
 	if err != nil {
 		l.Fatal(err)
 	}
-	actions := map[apply.Action]int{}
+	actions := map[certs.Action]int{}
 	for _, item := range plan.Items {
 		actions[item.Action]++
-		if want := item.Action != apply.ApplyUnchanged && o.DryRun != apply.DryRunClient; item.Done != want {
-			l.Errorf("%s %s: got done %t, want %t", item.Kind, item.Name, item.Done, want)
-		}
 	}
 	return actions
 }

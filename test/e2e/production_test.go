@@ -7,8 +7,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,9 +31,7 @@ const (
 func TestProduction(t *testing.T) {
 	c := newProduction(t)
 	// Only writes that meet a closing connection may fail (docs/production.md).
-	underLoad(c, "cluster-ip", func(method string, err error) bool {
-		return method == http.MethodPost && strings.Contains(err.Error(), load.GoAwayRace)
-	}, step{"renewal", renewal}, step{"rollout", rollout})
+	underLoad(c, "cluster-ip", load.UnsentWrite, step{"renewal", renewal}, step{"rollout", rollout})
 	memberGoes(c)
 	removeProduction(c)
 }

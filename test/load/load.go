@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +28,18 @@ const (
 	requestTimeout = 20 * time.Second
 )
 
-// GoAwayRace is what kube-apiserver answers for a write whose connection the server closes while the write is on its way: the body has
-// left, and it must not be sent again (https://issues.k8s.io/135285).
-const GoAwayRace = "http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written"
+// unsent are what kube-apiserver answers for a write whose connection the server closes while the write is on its way: the transport has
+// taken the body, which must not be sent again (https://issues.k8s.io/135285). HTTP/2's transport says so when the stream is refused, and
+// net/http's when no connection took the stream at all (https://go.dev/issue/62450). The server has not looked at either.
+var unsent = []string{
+	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written",
+	"net/http: cannot rewind body after connection loss",
+}
+
+// UnsentWrite says whether a request failed as creates may while a server behind one address, as a Service's, is replaced.
+func UnsentWrite(method string, err error) bool {
+	return method == http.MethodPost && slices.ContainsFunc(unsent, func(s string) bool { return strings.Contains(err.Error(), s) })
+}
 
 // Options say what load is sent, and where.
 type Options struct {

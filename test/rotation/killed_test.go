@@ -33,10 +33,7 @@ func TestKilled(t *testing.T) {
 	old := oldMaterial(t)
 	l := startLoad(t, shared, "killed")
 	for _, name := range rotation.Rotations() {
-		plan, err := rotation.Plan(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := rotation.Plan(name)
 		for _, step := range plan {
 			l.Enter("killed in " + name + "/" + step.Name)
 			// The steps before it are in the record; the killed one is resumed.
@@ -130,8 +127,9 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 
 var waitForLease sync.Once
 
-// TestTwoOperators: two rotations, the second from a copy of the directory, meet at every step of each. No request fails; the one whose
-// directory servers and kube-apiservers read comes to its end. internal/rotation also stops the second one at each of its steps.
+// TestTwoOperators: two rotations, the second from a copy of the directory, meet at every pair of steps that both can reach: the first stands in
+// each of its steps while the second goes on as far as it can, to its switch, which nobody sees; and the second stands in each step before that
+// while the first goes through all of its own. No request fails; the one whose directory servers and kube-apiservers read comes to its end.
 func TestTwoOperators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
@@ -141,52 +139,91 @@ func TestTwoOperators(t *testing.T) {
 	l := startLoad(t, shared, "operators")
 	defer l.End()
 	for _, name := range rotation.Rotations() {
-		second := twoOperators(t, l, name)
-		l.Enter(name + ": the second is taken back")
-		outcome, stderr := second("--abort")
-		if outcome == "done" {
-			t.Errorf("%s: the second one is done after --abort\n%s", name, stderr)
+		second := newOperator(t, name)
+		firstStands(t, l, name, second)
+		second.takenBack(c, l)
+		for _, step := range rotation.Plan(name) {
+			if step.Kind == rotation.Identity {
+				break // in which it stood
+			}
+			second := newOperator(t, name)
+			secondStands(t, l, name, second, step)
+			second.takenBack(c, l)
 		}
-		if name != rotation.ServingCA {
-			continue
-		}
-		// Its CA is trusted beside that of the first one, until it is taken out from there.
-		ca := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
-		checkTrust(t, c, ca, 2)
-		l.Enter(name + ": the second one's CA is taken out")
-		applyDir(t, c, apply.Options{ReplaceTrust: true})
-		checkTrust(t, c, ca, 1)
 	}
 }
 
-// twoOperators kills a first certgen in each step and lets a second one, from a copy, go as far as it can. Then the first goes on to its end.
-func twoOperators(t *testing.T, l *load.Load, name string) (second func(args ...string) (outcome, stderr string)) {
+// operator runs certgen in a copy of the directory.
+type operator struct {
+	t         *testing.T
+	name, dir string
+}
+
+func newOperator(t *testing.T, name string) *operator {
 	t.Helper()
-	copied := filepath.Join(t.TempDir(), "pki")
-	if err := os.CopyFS(copied, os.DirFS(shared.PKI())); err != nil {
+	dir := filepath.Join(t.TempDir(), "pki")
+	if err := os.CopyFS(dir, os.DirFS(shared.PKI())); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := rotation.Plan(name)
-	if err != nil {
-		t.Fatal(err)
+	return &operator{t, name, dir}
+}
+
+func (o *operator) rotate(killIn string, early bool, args ...string) (outcome, stderr string) {
+	o.t.Helper()
+	return certgen(o.t, shared, killIn, early, append([]string{"rotate", o.name, "--dir", o.dir}, args...)...)
+}
+
+// blocked goes on as far as it can.
+func (o *operator) blocked(when string) {
+	o.t.Helper()
+	if outcome, stderr := o.rotate("", false, "--timeout=5s"); outcome == "done" {
+		o.t.Fatalf("the second one is done %s, though nobody reads its directory\n%s", when, stderr)
 	}
-	second = func(args ...string) (outcome, stderr string) {
-		return certgen(t, shared, "", false, append([]string{"rotate", name, "--dir", copied, "--timeout", "5s"}, args...)...)
+}
+
+// takenBack takes the rotation back, and what it left in the cluster out.
+func (o *operator) takenBack(c apply.Client, l *load.Load) {
+	o.t.Helper()
+	l.Enter(o.name + ": the second is taken back")
+	_, _ = o.rotate("", false, "--timeout=5s", "--abort") // the CA that it knows may be gone
+	if o.name != rotation.ServingCA {
+		return
 	}
-	for _, step := range plan {
-		l.Enter("two operators at " + name + "/" + step.Name)
+	// Its CA is trusted beside that of the first one, until it is taken out from there.
+	ca := certificate(o.t, filepath.Join(shared.PKI(), certs.ServingCADir))
+	l.Enter(o.name + ": the second one's CA is taken out")
+	applyDir(o.t, c, apply.Options{ReplaceTrust: true})
+	checkTrust(o.t, c, ca, 1)
+}
+
+// firstStands kills a first certgen in each step and lets the second one go as far as it can. Then the first goes on to its end.
+func firstStands(t *testing.T, l *load.Load, name string, second *operator) {
+	t.Helper()
+	for _, step := range rotation.Plan(name) {
+		l.Enter("the first stands in " + name + "/" + step.Name)
 		if outcome, stderr := certgenRotate(t, shared, name, step.Name, !step.Holds); outcome != "killed" {
 			t.Fatalf("the first was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
 		}
-		if outcome, stderr := second(); outcome == "done" {
-			t.Fatalf("the second one is done at step %s, though nobody reads its directory\n%s", step.Name, stderr)
-		}
+		second.blocked("at step " + step.Name)
 	}
 	l.Enter(name + ": the first to its end")
 	if outcome, stderr := certgenRotate(t, shared, name, "", false); outcome != "done" {
 		t.Fatalf("the first: %s\n%s", outcome, stderr)
 	}
-	return second
+}
+
+// secondStands kills the second certgen in one step, when the CA of a trust step that it can see is trusted, while the first goes on to its end.
+// Then the second goes on.
+func secondStands(t *testing.T, l *load.Load, name string, second *operator, step rotation.StepInfo) {
+	t.Helper()
+	l.Enter("the second stands in " + name + "/" + step.Name)
+	if outcome, stderr := second.rotate(step.Name, name != rotation.ServingCA || !step.Holds); outcome != "killed" {
+		t.Fatalf("the second was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
+	}
+	if outcome, stderr := certgenRotate(t, shared, name, "", false); outcome != "done" {
+		t.Fatalf("the first, with the second in step %s: %s\n%s", step.Name, outcome, stderr)
+	}
+	second.blocked("from step " + step.Name)
 }
 
 // checkTrust wants the CA in each caBundle, and how many there are in all.

@@ -78,11 +78,7 @@ func takeOver(t *testing.T, c apply.Client) {
 func applyDir(t *testing.T, c apply.Client, opts apply.Options) {
 	t.Helper()
 	opts.Service, opts.Dir = service, shared.PKI()
-	plan, err := c.PlanApply(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Apply(t.Context(), plan); err != nil {
+	if _, err := c.PlanAndApply(t.Context(), opts, func(*apply.Plan) {}); err != nil {
 		t.Fatal(err)
 	}
 }

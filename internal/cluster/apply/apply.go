@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -48,38 +49,21 @@ type Options struct {
 	ReplaceTrust bool
 }
 
-// Action is what is done to an object.
-type Action string
-
-// The actions.
-const (
-	ApplyCreate    Action = "create"
-	ApplyChange    Action = "change"
-	ApplyUnchanged Action = "unchanged"
-)
-
-// Report is the plan of an apply and, as far as Done says so, what became of it.
-type Report struct {
-	APIVersion  string    `json:"apiVersion"`
-	Kind        string    `json:"kind"` // ApplyReport
-	GeneratedAt time.Time `json:"generatedAt"`
-	Service     string    `json:"service"` // NAMESPACE/NAME
-	DryRun      DryRun    `json:"dryRun"`
-	Items       []Item    `json:"items"` // in the order of the writes: trust before identity
-	Notes       []string  `json:"notes,omitempty"`
+// Plan is what an apply will write, and in the end its report: trust before identity.
+type Plan struct {
+	certs.Report
+	dryRun DryRun
+	writes []func(ctx context.Context, dryRun bool) error // of each item
 }
 
-// Item is one object.
-type Item struct {
-	Kind      string   `json:"kind"`
-	Namespace string   `json:"namespace,omitempty"`
-	Name      string   `json:"name"`
-	Action    Action   `json:"action"`
-	Reason    string   `json:"reason"`
-	SHA256    []string `json:"sha256"` // of the CAs in the caBundle, or of the certificate in the Secret
-	Done      bool     `json:"done"`   // it was written, or tried with DryRunServer; false for what is unchanged
+// change is what is to be done about one object.
+type change struct {
+	certs.Item
+	write func(ctx context.Context, dryRun bool) error // nil for what is right
+}
 
-	write func(ctx context.Context, dryRun bool) error
+func (p *Plan) add(c change) {
+	p.Items, p.writes = append(p.Items, c.Item), append(p.writes, c.write)
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
@@ -100,7 +84,7 @@ func (o Options) Validate() error {
 // PlanApply reads the directory and the cluster and says what Apply will write: the caBundle of every APIService of the
 // Service, and the serving Secret. It writes nothing. Whatever is in the way of one object refuses the plan as a whole:
 // *certs.InvalidError, *certs.RefusedError for files, *OwnedError and others for the cluster, joined by errors.Join.
-func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
+func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -120,10 +104,8 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 	if err := cluster.CheckClock(ctx, c); err != nil {
 		return nil, err
 	}
-	report := &Report{
-		APIVersion: certs.APIVersion, Kind: "ApplyReport", GeneratedAt: c.Time().UTC().Truncate(time.Second),
-		Service: o.Service.Namespace + "/" + o.Service.Name, DryRun: o.DryRun, Items: []Item{},
-	}
+	plan := &Plan{Report: *certs.NewReport("ApplyReport"), dryRun: o.DryRun}
+	plan.DryRun = o.DryRun != DryRunNone
 	changes, err := c.planCABundles(ctx, o, func(a apiregistrationv1.APIService) certs.Bundle {
 		if o.KeepTrust {
 			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.Bundle...)
@@ -134,15 +116,15 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
 	}
 	for _, change := range changes {
-		report.Items = append(report.Items, change.Item)
+		plan.add(change.change)
 	}
 	var stored *corev1.Secret
 	if o.Secret != "" {
-		var item Item
-		if item, stored, err = c.planSecret(ctx, o, source); err != nil {
+		var secret change
+		if secret, stored, err = c.planSecret(ctx, o, source); err != nil {
 			return nil, err
 		}
-		report.Items = append(report.Items, item)
+		plan.add(secret)
 	}
 	if !o.ReplaceTrust {
 		if err := c.refuseBreaking(changes, stored, source); err != nil {
@@ -150,38 +132,36 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	if len(changes) == 0 {
-		text := fmt.Sprintf("no APIService has the Service %s as its backend; run this again when the API is registered", report.Service)
+		text := fmt.Sprintf("no APIService has the Service %s/%s as its backend; run this again when the API is registered", o.Service.Namespace, o.Service.Name)
 		if o.Secret == "" {
 			return nil, errors.New("plan: " + text)
 		}
-		report.Notes = append(report.Notes, text)
+		plan.Items[0].Notes = []string{text}
 	}
-	return report, nil
+	return plan, nil
 }
 
 // Apply writes what the plan says: with the field manager certgen, every object first as a dry run of the server, so that
-// a write that is refused leaves the cluster as it was. After an error, Done tells which objects were written.
-func (c Client) Apply(ctx context.Context, plan *Report) error {
-	if plan.DryRun == DryRunClient {
-		return nil
-	}
+// a write that is refused leaves the cluster as it was. After an error the plan has the items before the one that could not be written.
+func (c Client) Apply(ctx context.Context, plan *Plan) error {
 	for _, dryRun := range []bool{true, false} {
-		if !dryRun && plan.DryRun == DryRunServer {
-			return nil
+		if plan.dryRun == DryRunClient || plan.dryRun == DryRunServer && !dryRun {
+			break
 		}
 		var errs []error
-		for i := range plan.Items {
-			item := &plan.Items[i]
-			if item.Action == ApplyUnchanged {
+		done := 0
+		for i, write := range plan.writes {
+			if write == nil {
 				continue
 			}
-			err := item.write(ctx, dryRun)
-			item.Done = err == nil && dryRun == (plan.DryRun == DryRunServer)
+			err := write(ctx, dryRun)
 			if errs = append(errs, err); err != nil && !dryRun {
+				done = i
 				break
 			}
 		}
 		if err := errors.Join(errs...); err != nil {
+			plan.Items = plan.Items[:done]
 			return err
 		}
 	}
@@ -189,17 +169,29 @@ func (c Client) Apply(ctx context.Context, plan *Report) error {
 }
 
 // PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed meanwhile, as the status of an
-// APIService does at any time.
-func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Report)) (plan *Report, err error) {
-	err = retry.OnError(retry.DefaultBackoff, Changed, func() error {
-		if plan, err = c.PlanApply(ctx, o); err != nil {
+// APIService does at any time. What was written before that is in the last plan too.
+func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (plan *Plan, err error) {
+	var done []certs.Item // by tries that met a change
+	err = retry.OnError(changedBackoff, Changed, func() error {
+		next, err := c.PlanApply(ctx, o)
+		if err != nil {
 			return err
 		}
-		show(plan)
-		return c.Apply(ctx, plan)
+		show(next)
+		err = c.Apply(ctx, next)
+		next.Items = append(slices.Clone(done), slices.DeleteFunc(next.Items, func(item certs.Item) bool {
+			return slices.ContainsFunc(done, func(before certs.Item) bool { return before.Path == item.Path })
+		})...)
+		done = slices.DeleteFunc(slices.Clone(next.Items), func(item certs.Item) bool { return item.Action == certs.Kept })
+		plan = next
+		return err
 	})
 	return plan, err
 }
+
+// changedBackoff takes six seconds: each kube-apiserver writes the status of an APIService whose endpoints come or go, several times a second
+// for a second or two.
+var changedBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 10}
 
 // Changed is true for a write that was refused because the object had changed: what it is now decides. Another manager's field is another matter.
 func Changed(err error) bool {
@@ -215,6 +207,7 @@ type Source struct {
 	Store   certs.Store
 	Chain   certs.Bundle
 	Bundle  certs.Bundle
+	key     []byte
 }
 
 func (s *Source) file(name string) string { return s.Store.Path(certs.ServingDir, name) }
@@ -230,6 +223,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 	if _, ok := files[certs.CertFile]; !ok {
 		return nil, &certs.RefusedError{Path: certFile, Reason: "expected the serving certificate that certgen init made, found none; give its directory"}
 	}
+	src.key = files[certs.KeyFile].Data
 	if src.Chain, err = certs.ParseBundle(files[certs.CertFile].Data); err != nil {
 		return nil, &certs.RefusedError{Path: certFile, Reason: err.Error()}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,23 +65,23 @@ func TestPlan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		a       apiregistrationv1.APIService
 		options Options
-		action  Action
+		action  certs.Action
 		want    string // in the reason, or of the error
 	}{
-		"empty":                     {clustertest.APIService("v1.g.example.com", nil), Options{}, ApplyChange, "it has no caBundle"},
-		"right and ours":            {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply), Options{}, ApplyUnchanged, "certgen owns its caBundle"},
-		"the same set":              {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{}, ApplyUnchanged, "certgen owns its caBundle"},
-		"right and of another":      {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), "kubectl", apply), Options{}, ApplyChange, "does not own its caBundle yet"},
+		"empty":                     {clustertest.APIService("v1.g.example.com", nil), Options{}, certs.Replaced, "it has no caBundle"},
+		"right and ours":            {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
+		"the same set":              {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
+		"right and of another":      {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), "kubectl", apply), Options{}, certs.Replaced, "does not own its caBundle yet"},
 		"ours by update":            {clustertest.OwnedBy(foreign, cluster.FieldManager, update), Options{}, "", `found "certgen", so nothing was written`},
-		"right and shared":          {both, Options{}, ApplyUnchanged, `together with "kubectl", so that a change of it needs --force-conflicts`},
-		"right and shared, forced":  {both, Options{ForceConflicts: true}, ApplyChange, `its caBundle is owned by "kubectl"`},
+		"right and shared":          {both, Options{}, certs.Kept, `together with "kubectl", so that a change of it needs --force-conflicts`},
+		"right and shared, forced":  {both, Options{ForceConflicts: true}, certs.Replaced, `its caBundle is owned by "kubectl"`},
 		"of another":                {clustertest.OwnedBy(foreign, "kubectl", apply), Options{}, "", `found "kubectl", so nothing was written`},
 		"of another, forced":        {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true}, "", "certgen rotate, or allow it with --replace-trust"},
-		"of another, both forced":   {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true, ReplaceTrust: true}, ApplyChange, "its caBundle is another"},
+		"of another, both forced":   {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "its caBundle is another"},
 		"trusts another":            {clustertest.OwnedBy(foreign, cluster.FieldManager, apply), Options{}, "", "APIService v1.g.example.com trusts CN=other@"},
-		"no PEM":                    {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")), cluster.FieldManager, apply), Options{}, ApplyChange, "its caBundle is another"},
+		"no PEM":                    {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")), cluster.FieldManager, apply), Options{}, certs.Replaced, "its caBundle is another"},
 		"insecure":                  {insecure, Options{}, "", "certgen apply --clear-insecure"},
-		"insecure, cleared":         {insecure, Options{ClearInsecure: true}, ApplyChange, "insecureSkipTLSVerify is taken back"},
+		"insecure, cleared":         {insecure, Options{ClearInsecure: true}, certs.Replaced, "insecureSkipTLSVerify is taken back"},
 		"cert-manager":              {injected, Options{ForceConflicts: true}, "", "annotation cert-manager.io/inject-ca-from-secret"},
 		"cert-manager says verdict": {injected, Options{}, "", "the caBundle that cert-manager keeps does not vouch for"},
 	} {
@@ -97,7 +98,7 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := plan.Items[0]; len(plan.Items) != 1 || got.Action != tc.action || !strings.Contains(got.Reason, tc.want) || got.Done || len(got.SHA256) != 1 {
+			if got := plan.Items[0]; len(plan.Items) != 1 || got.Action != tc.action || !strings.Contains(got.Reason, tc.want) {
 				t.Errorf("got %+v, want %s with %q", plan.Items, tc.action, tc.want)
 			}
 		})
@@ -128,15 +129,18 @@ func TestPlanSecret(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		there *corev1.Secret
-		want  Action
+		want  certs.Action
 		text  string
 	}{
-		"none":             {nil, ApplyCreate, "it does not exist"},
-		"right":            {secret(func(*corev1.Secret) {}), ApplyUnchanged, "it holds this pair"},
-		"of another":       {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), ApplyChange, "does not own its data yet"},
-		"another pair":     {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), ApplyChange, "its certificate is another"},
-		"another ca.crt":   {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), ApplyChange, "its key or its CAs are others"},
-		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), ApplyUnchanged, "it holds this pair"},
+		"none":           {nil, certs.Made, "it does not exist"},
+		"right":          {secret(func(*corev1.Secret) {}), certs.Kept, "it holds this pair"},
+		"of another":     {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), certs.Replaced, "does not own its data yet"},
+		"another pair":   {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), certs.Replaced, "its certificate is another"},
+		"another ca.crt": {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), certs.Replaced, "its key or its CAs are others"},
+		"a comment": {secret(func(s *corev1.Secret) {
+			s.Data[certs.BundleFile] = append([]byte("a comment\n"), s.Data[certs.BundleFile]...)
+		}), certs.Kept, "it holds this pair"},
+		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), certs.Kept, "it holds this pair"},
 		"immutable":        {secret(func(s *corev1.Secret) { s.Immutable = new(true); s.Data[certs.CertFile] = otherCert }), "", "found it immutable"},
 		"another type":     {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},
 	} {
@@ -152,7 +156,7 @@ func TestPlanSecret(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(plan.Items) != 2 || plan.Items[1].Kind != "Secret" || plan.Items[1].Action != tc.want || !strings.Contains(plan.Items[1].Reason, tc.text) {
+			if err != nil || len(plan.Items) != 2 || plan.Items[1].Path != "Secret demo/s" || plan.Items[1].Action != tc.want || !strings.Contains(plan.Items[1].Reason, tc.text) {
 				t.Errorf("got %+v, %v; want the APIService, then the Secret: %s, %q", plan, err, tc.want, tc.text)
 			}
 		})
@@ -165,7 +169,7 @@ func TestPlanSecret(t *testing.T) {
 		t.Errorf("got %v, want trust first", err)
 	}
 	plan, err := fakeClient(nil).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
-	if err != nil || len(plan.Items) != 1 || len(plan.Notes) != 1 {
+	if err != nil || len(plan.Items) != 1 || len(plan.Items[0].Notes) != 1 {
 		t.Errorf("no APIService: got %+v, %v; want the Secret and a note", plan, err)
 	}
 	if _, err := fakeClient(nil).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}); err == nil {
@@ -224,7 +228,15 @@ func TestPlanRefuses(t *testing.T) {
 // TestApplyTriesFirst: a write that the server refuses leaves all as they are, and every write says its manager.
 func TestApplyTriesFirst(t *testing.T) {
 	dir, _ := applyDir(t)
-	for _, refused := range []string{"", "v2.g.example.com"} {
+	for _, tc := range []struct {
+		refused       string // which APIService
+		inDryRun      bool
+		written, done int
+	}{
+		{"", false, 2, 2},
+		{"v2.g.example.com", true, 0, 0},
+		{"v2.g.example.com", false, 2, 1}, // as when it changed since it was tried
+	} {
 		c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil), clustertest.APIService("v2.g.example.com", nil)})
 		var tried, written int
 		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
@@ -237,7 +249,7 @@ func TestApplyTriesFirst(t *testing.T) {
 			} else {
 				written++
 			}
-			if patch.Name == refused {
+			if patch.Name == tc.refused && (len(patch.PatchOptions.DryRun) > 0) == tc.inDryRun {
 				return true, nil, errors.New("refused")
 			}
 			return true, &apiregistrationv1.APIService{}, nil
@@ -247,11 +259,8 @@ func TestApplyTriesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = c.Apply(t.Context(), plan)
-		if refused == "" && (err != nil || tried != 2 || written != 2 || !plan.Items[1].Done) {
-			t.Errorf("got %v, %d tried, %d written, want 2 of each", err, tried, written)
-		}
-		if refused != "" && (err == nil || tried != 2 || written != 0 || plan.Items[0].Done) {
-			t.Errorf("got %v, %d tried, %d written, want all tried and none written", err, tried, written)
+		if (err == nil) != (tc.refused == "") || tried != 2 || written != tc.written || len(plan.Items) != tc.done {
+			t.Errorf("%+v: got %v, %d tried, %d written, %d reported, want all tried", tc, err, tried, written, len(plan.Items))
 		}
 	}
 }
@@ -262,28 +271,72 @@ func TestPlanAndApply(t *testing.T) {
 	others := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.caBundle"}}, "conflict with helm")
 	for name, tc := range map[string]struct {
 		refusal   error
+		refusals  int
 		wantPlans int
 		wantError bool
 	}{
-		"changed once":    {apierrors.NewConflict(resource, "v1.g.example.com", errors.New("the object has been modified")), 2, false},
-		"another manager": {others, 1, true},
+		"changed five times": {apierrors.NewConflict(resource, "v1.g.example.com", errors.New("the object has been modified")), 5, 6, false},
+		"another manager":    {others, 1, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, _ := applyDir(t)
 			c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)})
-			refused, plans := false, 0
+			refusals, plans := tc.refusals, 0
 			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
-				if !refused {
-					refused = true
+				if refusals > 0 {
+					refusals--
 					return true, nil, tc.refusal
 				}
 				return true, &apiregistrationv1.APIService{}, nil
 			})
-			_, err := c.PlanAndApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}, func(*Report) { plans++ })
+			_, err := c.PlanAndApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}, func(*Plan) { plans++ })
 			if (err != nil) != tc.wantError || plans != tc.wantPlans {
 				t.Errorf("got %v and %d plans, want an error %v and %d plans", err, plans, tc.wantError, tc.wantPlans)
 			}
 		})
+	}
+}
+
+// TestPlanAndApplyReports: what was written before another object changed is in the report, whatever became of the tries after it.
+func TestPlanAndApplyReports(t *testing.T) {
+	dir, caBundle := applyDir(t)
+	first, second := clustertest.APIService("v1.g.example.com", nil), clustertest.APIService("v2.g.example.com", nil)
+	for name, tc := range map[string]struct {
+		then error // what the second try to write the second one leads to
+		want []certs.Item
+	}{
+		"refused": {errors.New("forbidden"), []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"}}},
+		"written": {nil, []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"},
+			{Path: "APIService v2.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"}}},
+	} {
+		c := fakeClient(nil)
+		wrote := false
+		aggregator := c.Aggregator.(*aggregatorfake.Clientset)
+		aggregator.PrependReactor("list", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
+			if wrote {
+				return true, &apiregistrationv1.APIServiceList{Items: []apiregistrationv1.APIService{
+					clustertest.OwnedBy(clustertest.APIService(first.Name, caBundle), cluster.FieldManager, apply), second}}, nil
+			}
+			return true, &apiregistrationv1.APIServiceList{Items: []apiregistrationv1.APIService{first, second}}, nil
+		})
+		aggregator.PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			patch := action.(k8stesting.PatchActionImpl)
+			switch {
+			case patch.Name == second.Name && wrote:
+				return true, &apiregistrationv1.APIService{}, tc.then
+			case patch.Name == second.Name && len(patch.PatchOptions.DryRun) == 0:
+				wrote = true
+				return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "apiservices"}, second.Name, errors.New("the object has been modified"))
+			}
+			return true, &apiregistrationv1.APIService{}, nil
+		})
+		plan, err := c.PlanAndApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}, func(*Plan) {})
+		if (err != nil) != (tc.then != nil) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if diff := cmp.Diff(tc.want, plan.Items); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

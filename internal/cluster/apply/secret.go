@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,12 +26,10 @@ import (
 )
 
 // planSecret compares the serving Secret with the directory. It returns the Secret that is there, or nil.
-func (c Client) planSecret(ctx context.Context, o Options, src *Source) (Item, *corev1.Secret, error) {
-	item := Item{
-		Kind: "Secret", Namespace: o.Service.Namespace, Name: o.Secret,
-		Action: ApplyChange, Reason: "its certificate is another", SHA256: []string{certs.Fingerprint(src.Chain[0])},
-	}
-	data, err := PairData(src.Store, certs.ServingDir, c.Time())
+func (c Client) planSecret(ctx context.Context, o Options, src *Source) (change, *corev1.Secret, error) {
+	name := o.Service.Namespace + "/" + o.Secret
+	item := change{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced, Reason: "its certificate is another"}}
+	data, err := src.pairData()
 	if err != nil {
 		return item, nil, err
 	}
@@ -47,14 +44,15 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (Item, *
 	}
 	stored, err := client.Get(ctx, o.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		item.Action, item.Reason = ApplyCreate, "it does not exist"
+		item.Action, item.Reason = certs.Made, "it does not exist"
 		return item, nil, nil
 	}
 	if err != nil {
-		return item, nil, fmt.Errorf("get Secret %s/%s: %w", o.Service.Namespace, o.Secret, err)
+		return item, nil, fmt.Errorf("get Secret %s: %w", name, err)
 	}
-	// Others may keep keys of their own in it.
-	same := !slices.ContainsFunc(slices.Collect(maps.Keys(data)), func(key string) bool { return !bytes.Equal(data[key], stored.Data[key]) })
+	// Others may keep keys of their own in it. A rotation keeps the order in which others put their CAs.
+	same := slices.Equal(stored.Data[certs.CertFile], data[certs.CertFile]) && slices.Equal(stored.Data[certs.KeyFile], data[certs.KeyFile]) &&
+		sameSet(stored.Data[certs.BundleFile], src.Bundle)
 	immutable := stored.Immutable != nil && *stored.Immutable
 	var paths []fieldpath.Path
 	for key := range data {
@@ -63,16 +61,16 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (Item, *
 	ours, others := cluster.Owners(stored.ManagedFields, paths...)
 	switch {
 	case stored.Type != corev1.SecretTypeTLS:
-		return item, stored, fmt.Errorf("plan Secret %s/%s: expected the type %s, found %s, which nobody can change; choose another name",
-			o.Service.Namespace, o.Secret, corev1.SecretTypeTLS, stored.Type)
+		return item, stored, fmt.Errorf("plan Secret %s: expected the type %s, found %s, which nobody can change; choose another name",
+			name, corev1.SecretTypeTLS, stored.Type)
 	case !same && immutable:
-		return item, stored, fmt.Errorf("plan Secret %s/%s: expected one that can be changed, found it immutable; choose another name, and mount that",
-			o.Service.Namespace, o.Secret)
+		return item, stored, fmt.Errorf("plan Secret %s: expected one that can be changed, found it immutable; choose another name, and mount that", name)
 	case same && len(others) > 0 && o.ForceConflicts && !immutable:
 		item.Reason = "its data is owned by " + strings.Join(others, ", ")
 		writes = []map[string][]byte{WithNewlines(data), data}
 	case same && ours:
-		item.Action, item.Reason = ApplyUnchanged, "it holds this pair"
+		item.Action, item.Reason = certs.Kept, "it holds this pair"
+		item.write = nil
 	case same:
 		item.Reason = cluster.FieldManager + " does not own its data yet"
 	case slices.Equal(stored.Data[corev1.TLSCertKey], data[corev1.TLSCertKey]):
@@ -99,42 +97,21 @@ func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, 
 	return nil
 }
 
-// PairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and the CAs in ca.crt, if
-// there are any, that have not expired.
-func PairData(store certs.Store, pair string, now time.Time) (map[string][]byte, error) {
-	files, err := store.Read(pair)
+// pairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and the CAs.
+func (s *Source) pairData() (map[string][]byte, error) {
+	key, err := certs.ParsePrivateKey(s.key)
 	if err != nil {
-		return nil, err
-	}
-	chain, err := certs.ParseBundle(files[certs.CertFile].Data)
-	if err != nil {
-		return nil, &certs.RefusedError{Path: store.Path(pair, certs.CertFile), Reason: err.Error()}
-	}
-	if chain[0].IsCA {
-		return nil, &certs.RefusedError{Path: store.Path(pair, certs.KeyFile), Reason: "expected the key of a leaf, found that of a CA, with which " +
-			"anybody who reads the Secret can make certificates; name a leaf's directory"}
-	}
-	key, err := certs.ParsePrivateKey(files[certs.KeyFile].Data)
-	if err != nil {
-		return nil, &certs.RefusedError{Path: store.Path(pair, certs.KeyFile), Reason: err.Error()}
+		return nil, &certs.RefusedError{Path: s.file(certs.KeyFile), Reason: err.Error()}
 	}
 	keyPEM, err := certs.EncodePrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
 	// The files were read one after the other; certgen init may have switched them in between.
-	if _, err := tls.X509KeyPair(chain.PEM(), keyPEM); err != nil {
+	if _, err := tls.X509KeyPair(s.Chain.PEM(), keyPEM); err != nil {
 		return nil, fmt.Errorf("match key and certificate: %w; run this again if certgen init was at work", err)
 	}
-	data := map[string][]byte{certs.CertFile: chain.PEM(), certs.KeyFile: keyPEM}
-	if file, ok := files[certs.BundleFile]; ok {
-		bundle, err := certs.ParseCAs(file.Data, store.Path(pair, certs.BundleFile), now)
-		if err != nil {
-			return nil, err
-		}
-		data[certs.BundleFile] = bundle.PEM()
-	}
-	return data, nil
+	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()}, nil
 }
 
 // refuseFaulty refuses a pair's directory in which certgen verify finds an error. Any common name will do for a front proxy: what is allowed is

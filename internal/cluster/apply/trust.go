@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 
@@ -27,7 +25,7 @@ import (
 
 // caBundleChange is what has to be done to one APIService.
 type caBundleChange struct {
-	Item
+	change
 	before apiregistrationv1.APIService
 	bundle certs.Bundle // what it shall hold
 }
@@ -45,9 +43,9 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 	if len(changes) == 0 {
 		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
 	}
-	plan := &Report{}
+	plan := &Plan{}
 	for _, change := range changes {
-		plan.Items = append(plan.Items, change.Item)
+		plan.add(change.change)
 	}
 	return c.Apply(ctx, plan)
 }
@@ -84,10 +82,7 @@ func usable(bundle certs.Bundle) error {
 }
 
 func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o Options) (caBundleChange, error) {
-	change := caBundleChange{Item: Item{Kind: "APIService", Name: a.Name, Action: ApplyChange}, before: a, bundle: bundle}
-	for _, ca := range bundle {
-		change.SHA256 = append(change.SHA256, certs.Fingerprint(ca))
-	}
+	change := caBundleChange{change: change{Item: certs.Item{Path: "APIService " + a.Name, Action: certs.Replaced}}, before: a, bundle: bundle}
 	if owned := cluster.InjectedBy(a); owned != nil {
 		return change, owned
 	}
@@ -115,7 +110,7 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 		change.Reason = cluster.FieldManager + " does not own its caBundle yet"
 		caBundle[0] = a.Spec.CABundle // no conflict with other managers
 	default:
-		change.Action, change.Reason = ApplyUnchanged, "it trusts these CAs, and certgen owns its caBundle"
+		change.Action, change.Reason = certs.Kept, "it trusts these CAs, and certgen owns its caBundle"
 		if len(others) > 0 {
 			change.Reason += " together with " + strings.Join(others, ", ") + ", so that a change of it needs --force-conflicts"
 		}
@@ -224,7 +219,7 @@ func (c Client) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, 
 	for _, change := range changes {
 		a := change.before
 		trusted := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
-		if change.Action == ApplyUnchanged || len(trusted) == 0 || a.Spec.InsecureSkipTLSVerify {
+		if change.Action == certs.Kept || len(trusted) == 0 || a.Spec.InsecureSkipTLSVerify {
 			continue // nothing that works now can break
 		}
 		for _, ca := range trusted {
@@ -245,19 +240,11 @@ func (c Client) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, 
 	return errors.Join(errs...)
 }
 
-// MayChangeFrontProxyCAs is MayChangeTrust for the trust ConfigMap.
-func (c Client) MayChangeFrontProxyCAs(ctx context.Context) error {
-	cm, err := c.TrustConfigMap(ctx)
-	if err != nil {
-		return err
-	}
-	return c.patchFrontProxyCAs(ctx, cm, cm.Data[frontproxy.CAKey], metav1.DryRunAll)
-}
-
 // ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed in place:
 // API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict, since a CA
-// that somebody added must not be lost. Where it is right already nothing is written.
-func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle) error {
+// that somebody added must not be lost. Where it is right already nothing is written. With metav1.DryRunAll the cluster tries the write, of what
+// is there too, and stores nothing.
+func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle, dryRun ...string) error {
 	cm, err := c.TrustConfigMap(ctx)
 	if err != nil {
 		return err
@@ -266,7 +253,7 @@ func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundl
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", cluster.TrustObject, frontproxy.CAKey, err)
 	}
-	if NeedsNoChange(bundle, add, remove) {
+	if NeedsNoChange(bundle, add, remove) && dryRun == nil {
 		return nil
 	}
 	next := append(bundle, add.Without(bundle...)...).Without(remove...)
@@ -274,20 +261,9 @@ func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundl
 		return fmt.Errorf("%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
 			cluster.TrustObject, remove[0].Subject, frontproxy.CAKey)
 	}
-	return c.patchFrontProxyCAs(ctx, cm, string(next.PEM()))
-}
-
-func (c Client) patchFrontProxyCAs(ctx context.Context, cm *corev1.ConfigMap, cas string, dryRun ...string) error {
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/resourceVersion", "value": cm.ResourceVersion},
-		{"op": "replace", "path": "/data/" + frontproxy.CAKey, "value": cas},
-	})
-	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
-	}
-	configMaps, options := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace), metav1.PatchOptions{FieldManager: cluster.FieldManager, DryRun: dryRun}
-	if _, err := configMaps.Patch(ctx, frontproxy.ConfigMapName, types.JSONPatchType, patch, options); err != nil {
-		return fmt.Errorf("patch %s: %w", cluster.TrustObject, err)
+	cm.Data[frontproxy.CAKey] = string(next.PEM())
+	if _, err := c.Core.CoreV1().ConfigMaps(cm.Namespace).Update(ctx, cm, metav1.UpdateOptions{FieldManager: cluster.FieldManager, DryRun: dryRun}); err != nil {
+		return fmt.Errorf("update %s: %w", cluster.TrustObject, err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package apply
 
 import (
 	"crypto/x509"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TestChangeFrontProxyCAs takes one CA out of the ConfigMap, or puts it back, by one patch that a change in between makes fail.
+// TestChangeFrontProxyCAs takes one CA out of the ConfigMap, or puts it back, by one update that a change in between makes fail.
 func TestChangeFrontProxyCAs(t *testing.T) {
 	var cas certs.Bundle
 	for range 3 {
@@ -34,14 +35,16 @@ func TestChangeFrontProxyCAs(t *testing.T) {
 		add     certs.Bundle
 		remove  certs.Bundle
 		after   certs.Bundle
-		patches int
+		dryRun  []string
+		updates int
 		err     string
 	}{
-		{"the old CA goes, others stay", cas, nil, cas[:1], cas[1:], 1, ""},
-		{"it is gone already", cas[1:], nil, cas[:1], cas[1:], 0, ""},
-		{"it is the only one", cas[:1], nil, cas[:1], cas[:1], 0, "expected another CA"},
-		{"it comes back", cas[:2], cas[2:], nil, cas, 1, ""},
-		{"it is there already", cas, cas[:1], nil, cas, 0, ""},
+		{"the old CA goes, others stay", cas, nil, cas[:1], cas[1:], nil, 1, ""},
+		{"it is gone already", cas[1:], nil, cas[:1], cas[1:], nil, 0, ""},
+		{"it is the only one", cas[:1], nil, cas[:1], cas[:1], nil, 0, "expected another CA"},
+		{"it comes back", cas[:2], cas[2:], nil, cas, nil, 1, ""},
+		{"it is there already", cas, cas[:1], nil, cas, nil, 0, ""},
+		{"it is only tried", cas, nil, nil, cas, []string{metav1.DryRunAll}, 1, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			core := fake.NewClientset(&corev1.ConfigMap{
@@ -49,7 +52,7 @@ func TestChangeFrontProxyCAs(t *testing.T) {
 				Data:       map[string]string{frontproxy.CAKey: string(tc.before.PEM()), "other": "stays"},
 			})
 			c := Client{&cluster.Cluster{Core: core}}
-			if err := c.ChangeFrontProxyCAs(t.Context(), tc.add, tc.remove); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if err := c.ChangeFrontProxyCAs(t.Context(), tc.add, tc.remove, tc.dryRun...); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Fatalf("got %v, want %q", err, tc.err)
 			}
 			cm, err := c.TrustConfigMap(t.Context())
@@ -59,19 +62,22 @@ func TestChangeFrontProxyCAs(t *testing.T) {
 			if diff := cmp.Diff(map[string]string{frontproxy.CAKey: string(tc.after.PEM()), "other": "stays"}, cm.Data); diff != "" {
 				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
-			patches := 0
+			updates := 0
 			for _, action := range core.Actions() {
-				if patch, ok := action.(clienttesting.PatchAction); ok {
-					patches++
-					if !strings.Contains(string(patch.GetPatch()), `{"op":"test","path":"/metadata/resourceVersion","value":"7"}`) {
-						t.Errorf("the patch does not test the resourceVersion: %s", patch.GetPatch())
+				if update, ok := action.(clienttesting.UpdateActionImpl); ok {
+					updates++
+					if !slices.Equal(update.UpdateOptions.DryRun, tc.dryRun) {
+						t.Errorf("the update has the dry run %q, want %q", update.UpdateOptions.DryRun, tc.dryRun)
+					}
+					if version := update.GetObject().(*corev1.ConfigMap).ResourceVersion; version != "7" {
+						t.Errorf("the update has the resourceVersion %q, want the one that was read", version)
 					}
 				} else if action.GetVerb() != "get" {
-					t.Errorf("got %s, want the ConfigMap to be patched in place", action.GetVerb())
+					t.Errorf("got %s, want the ConfigMap to be changed in place", action.GetVerb())
 				}
 			}
-			if patches != tc.patches {
-				t.Errorf("%d patches, want %d", patches, tc.patches)
+			if updates != tc.updates {
+				t.Errorf("%d updates, want %d", updates, tc.updates)
 			}
 		})
 	}
