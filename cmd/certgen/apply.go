@@ -56,8 +56,11 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil {
-				return err // before the cluster is asked for a Lease
+			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil { // before the cluster is asked for a Lease
+				if clock, wrong := errors.AsType[*certs.RefusedError](cluster.CheckClock(cmd.Context(), c)); wrong {
+					return clock // by which it was judged
+				}
+				return err
 			}
 			do := func(ctx context.Context) error { return planAndApply(ctx, env, c, opts, format) }
 			if opts.DryRun != apply.DryRunNone {

@@ -46,7 +46,7 @@ func newVerifyCommand(env environment) *cobra.Command {
   certgen verify /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/front-proxy-ca.crt
 
   # What runs in a cluster: is the Secret served, and is the front proxy believed
-  certgen verify --service widgets --namespace demo --secret widgets-serving --proxy-client pki/front-proxy-client
+  certgen verify --service widgets --namespace demo --secret widgets-serving --front-proxy-client pki/front-proxy-client
 
   # For scripts
   certgen verify --dir pki --strict -o json | jq '.findings[] | {id, object, fix}'
@@ -80,7 +80,7 @@ func newVerifyCommand(env environment) *cobra.Command {
 	clusterFlags(ofCluster, &f.cluster)
 	addressFlags(ofCluster, &f.cluster)
 	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair, to compare the cluster with; empty: none")
-	ofCluster.StringVar(&f.live.ProxyClient, "proxy-client", "", "the front proxy's client pair, to probe the cluster with: a directory, or a file such as front-proxy-client.crt with its key beside it; empty: no probe")
+	ofCluster.StringVar(&f.live.ProxyClient, "front-proxy-client", "", "the front proxy's client pair, to probe the cluster with: a directory, or a file such as front-proxy-client.crt with its key beside it; empty: no probe")
 	flags.AddFlagSet(ofCluster)
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
 	output.AddFlag(cmd, &f.format)
@@ -98,7 +98,7 @@ every root among the given ones is trusted. Directories *.old-TIME, into which c
 With --service and --namespace and no path it checks a running API server with the bytes that are in the cluster. Every
 endpoint of the Service is dialled with the name <service>.<namespace>.svc and the caBundle of each APIService, as
 kube-aggregator does; the API is asked for through every kube-apiserver. What is served is compared with what is stored:
-in a directory of certgen init (--dir), in a Secret (--secret). With --proxy-client every endpoint is asked what the front
+in a directory of certgen init (--dir), in a Secret (--secret). With --front-proxy-client every endpoint is asked what the front
 proxy's certificate is worth there: for a path that does not exist, in the name of a user that nobody knows. Where the
 addresses of pods cannot be reached, as from a laptop, use --port-forward; what could not be checked is said so.
 

@@ -14,11 +14,13 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -157,6 +159,9 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 		}
 	}})
 	response, err := c.request(ctx, e, s, "/", nil, c.tlsConfig(s, trust))
+	if c.PortForward && utilnet.IsProbableEOF(err) { // how a forwarded connection ends where nothing listens
+		err = fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err)
+	}
 	if err == nil {
 		_ = response.Body.Close()
 	}

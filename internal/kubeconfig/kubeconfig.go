@@ -99,13 +99,9 @@ func (o Options) validate() error {
 }
 
 func readServerCA(file string) ([]byte, error) {
-	data, err := os.ReadFile(file)
+	bundle, err := certs.ReadBundle(file)
 	if err != nil {
-		return nil, &certs.RefusedError{Path: file, Reason: fmt.Sprintf("expected the CAs that vouch for the server: %v", errors.Unwrap(err))}
-	}
-	bundle, err := certs.ParseBundle(data)
-	if err != nil {
-		return nil, &certs.RefusedError{Path: file, Reason: err.Error()}
+		return nil, fmt.Errorf("CAs of the server: %w", err)
 	}
 	return bundle.PEM(), nil
 }

@@ -163,7 +163,7 @@ func TestKubeconfigRefuses(t *testing.T) {
 		"key type":       {func(o *Options) { o.Client.KeyType = "ed25519" }, "refuse Ed25519", 1},
 		"their file":     {func(o *Options) { o.Out = theirs }, "found one with other content", 0},
 		"CA gone":        {func(o *Options) { o.CA = "nowhere" }, "expected a CA", 0},
-		"server CA gone": {func(o *Options) { o.ServerCAFile = "nowhere" }, "expected the CAs that vouch for the server", 0},
+		"server CA gone": {func(o *Options) { o.ServerCAFile = "nowhere" }, "CAs of the server: nowhere: expected a readable file", 0},
 		"server CA junk": {func(o *Options) { o.ServerCAFile = theirs }, "expected a PEM block CERTIFICATE", 0},
 		"key as CA file": {func(o *Options) { o.ServerCAFile = filepath.Join(o.CA, certs.KeyFile) }, "PRIVATE KEY", 0},
 	} {

@@ -65,7 +65,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if state, err := ReadState(store); err != nil {
 		return false, err
 	} else if state.Unfinished() {
-		if err := r.end(ctx, o.held(store, state.Rotation), state); err != nil {
+		if err := r.resume(ctx, c, o, store, state); err != nil {
 			return false, err
 		}
 	}
@@ -102,6 +102,25 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 		r.add(item)
 	}
 	return len(applied.Items) > 1, err // the Secret, and before it the APIServices
+}
+
+// resume brings the rotation that is under way to its end. APIServices that were registered anew meanwhile trust what it left in use.
+func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *secrets, state *State) error {
+	if cas := certs.LenientBundle(store.Sets[certs.ServingDir][certs.BundleFile].Data).Merge(o.Now()); len(cas) > 0 {
+		filled, err := c.FillCABundles(ctx, o.Service, cas)
+		for _, item := range filled {
+			r.add(item)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	err := r.end(ctx, o.held(store, state.Rotation), state)
+	leaf, readErr := certs.ReadCertificate(store, certs.ServingDir)
+	if err != nil && readErr == nil && o.Now().After(leaf.NotAfter) {
+		return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more; %s", err, leaf.NotAfter.UTC().Format(time.RFC3339), newCA(ctx, c, o))
+	}
+	return err
 }
 
 // add says once of each object what was done about it: that it is right now is no news after an earlier pass changed it.
@@ -165,7 +184,7 @@ func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
 			here := &certs.RefusedError{Path: refused.Path, Reason: refused.Reason}
-			err = fmt.Errorf("%w; put that right (from a backup?); %s", here, newCA(ctx, c, o))
+			err = fmt.Errorf("%w; put that right (from a backup, or where a signer has the key, with --signer); %s", here, newCA(ctx, c, o))
 		}
 		errs = append(errs, err)
 	}

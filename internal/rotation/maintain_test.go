@@ -267,7 +267,8 @@ func TestMaintainReports(t *testing.T) {
 	}
 }
 
-// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being renewed.
+// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being renewed. One that somebody else
+// put beside the certificate is not trusted.
 func TestMaintainBesideOthers(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
@@ -285,6 +286,19 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 || !bundle.Contains(other) {
 		t.Errorf("the caBundle holds %d CAs (%v), want ours and the other", len(bundle), err)
+	}
+
+	stored, err := c.Core.CoreV1().Secrets(clustertest.Service.Namespace).Get(t.Context(), "s", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Data[certs.BundleFile] = append(stored.Data[certs.BundleFile], clustertest.NewCA(t, "stranger", x509.ExtKeyUsageServerAuth).CertPEM...)
+	if _, err := c.Core.CoreV1().Secrets(stored.Namespace).Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := caBundleOf(t, c)
+	if report, err := Maintain(t.Context(), c, maintained); err != nil || caBundleOf(t, c) != before {
+		t.Errorf("with another CA in the Secret: got %s, %v; want the caBundle as it was", did(report), err)
 	}
 }
 
@@ -323,6 +337,40 @@ func TestMaintainExpired(t *testing.T) {
 	}
 	if after := writes(c)[before:]; len(after) > 0 {
 		t.Errorf("got the writes %q, want none", after)
+	}
+}
+
+// TestMaintainRegisteredAnew: an APIService that was registered anew during a rotation, without a caBundle, gets the CAs that the rotation left in
+// use. Where the certificate expired meanwhile, the error says how to begin anew.
+func TestMaintainRegisteredAnew(t *testing.T) {
+	f := newFakeInSecrets(t)
+	f.runTo(ServingCA, "trust", EventObserved)
+	inUse, err := f.store().Read(certs.ServingDir, certs.BundleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := clustertest.APIService("v1.g.example.com", nil)
+	if _, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &a, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	opts := maintained
+	opts.Wait = f.options(Serving).Wait
+	f.secrets.Config.Transport = clustertest.Clock(f.now)
+	report, err := Maintain(t.Context(), f.secrets, opts)
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked || did(report) != "replaced APIService v1.g.example.com" { // no server is there
+		t.Errorf("got %s, %v; want the caBundle written, and the rotation blocked", did(report), err)
+	}
+	if got := certs.LenientBundle([]byte(caBundleOf(t, f.secrets))); len(got) != 2 || !sameCAs(got, certs.LenientBundle(inUse[certs.BundleFile].Data)) {
+		t.Errorf("caBundle: got %d CAs, want the two in use", len(got))
+	}
+
+	f.now = f.now.Add(91 * 24 * time.Hour)
+	f.secrets.Config.Transport = clustertest.Clock(f.now)
+	_, err = Maintain(t.Context(), f.secrets, opts)
+	for _, want := range []string{"the certificate in use expired at", "kubectl patch secret ca --namespace demo", "kubectl patch apiservice v1.g.example.com"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 

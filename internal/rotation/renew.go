@@ -72,7 +72,8 @@ func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 		err := report.renew(ctx, newProcedure(opts))
 		_, blocked := errors.AsType[*BlockedError](err)
 		_, refused := errors.AsType[*certs.RefusedError](err)
-		if err != nil && (blocked || !refused) {
+		_, owned := errors.AsType[*cluster.OwnedError](err)
+		if err != nil && (blocked || !refused && !owned) {
 			return report.Report, errors.Join(append(refusals, err)...)
 		}
 		refusals = append(refusals, err) // nothing changed: the other leaf does not wait for a person

@@ -5,10 +5,12 @@ package rotation
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -98,15 +100,24 @@ func TestRenewTwoHosts(t *testing.T) {
 	}
 }
 
-// TestRenewRefused: a leaf whose CA has no key there waits for a person, the other one does not.
+// TestRenewRefused: a leaf waits for a person where its CA has no key there, or an injector keeps the caBundle; the other one does not.
 func TestRenewRefused(t *testing.T) {
-	f := newFake(t)
-	b := f.before()
-	remove(f, certs.ServingCADir, certs.KeyFile)
-	f.now = f.now.Add(61 * 24 * time.Hour)
-	report, err := Renew(t.Context(), f.options(""))
-	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || len(report.Items) != 1 || report.Items[0].Action != certs.Replaced || f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
-		t.Errorf("got %v and %+v, want the serving certificate refused and the front proxy's replaced", err, report)
+	for want, refuse := range map[string]func(*fakeCluster){
+		"expected the CA's key, found none": func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) },
+		"cert-manager keeps its caBundle": func(f *fakeCluster) {
+			f.register = func(a *apiregistrationv1.APIService) {
+				a.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
+			}
+		},
+	} {
+		f := newFake(t)
+		b := f.before()
+		refuse(f)
+		f.now = f.now.Add(61 * 24 * time.Hour)
+		report, err := Renew(t.Context(), f.options(""))
+		if err == nil || !strings.Contains(err.Error(), want) || len(report.Items) != 1 || report.Items[0].Action != certs.Replaced || f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+			t.Errorf("got %v and %+v, want %q of the serving certificate, and the front proxy's replaced", err, report, want)
+		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -215,7 +214,7 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	for _, s := range served {
 		switch {
 		case s.Leaf == nil && !s.Endpoint.Ready:
-			if p.makeCA != nil && !notListening(s.Verdict) {
+			if p.makeCA != nil && !isRefused(s.Verdict) { // the host, or its kubelet, says that nothing listens there
 				cutOff = &waitError{fmt.Errorf("endpoint %s is not ready and cannot be reached, so what it would serve is not seen: %w%s; if its node is gone, delete the pod",
 					s.Endpoint.Address, s.Verdict, unreached)}
 			}
@@ -232,11 +231,6 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 }
 
 const unreached = "; where pods cannot be reached from here, give --port-forward or --endpoint"
-
-// notListening is true when the host, or its kubelet, says that nothing listens there.
-func notListening(err error) bool {
-	return isRefused(err) || utilnet.IsProbableEOF(err)
-}
 
 // apiServices are those of the Service, at least one.
 func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {

@@ -104,13 +104,13 @@ func TestCommands(t *testing.T) {
 	match(t, stderr, `^certgen: K12 endpoint localhost:1: .*connection refused`)
 
 	check := []string{"verify", "--kube-apiserver=" + e.KubeAPIServers[0].URL, "--secret=" + secretName}
-	proxy := "--proxy-client=" + filepath.Join(e.PKI(), certs.FrontProxyClientDir)
+	proxy := "--front-proxy-client=" + filepath.Join(e.PKI(), certs.FrontProxyClientDir)
 	stdout, stderr = certgen(t, e, 0, append(check, proxy, "--strict", "--dir="+e.PKI())...)
 	match(t, stdout, `^OBJECT +DETAIL +UNTIL +RESULT$`, `^endpoint localhost:\d+ +CN=extension-apiserver.workshop-system.svc +20\S+ +ok$`, `^ok: \d+ checked, 0 errors, 0 warnings, 0 infos$`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
-	stdout, stderr = certgen(t, e, 1, append(check, "--proxy-client="+filepath.Join(other, certs.FrontProxyClientDir))...)
+	stdout, stderr = certgen(t, e, 1, append(check, "--front-proxy-client="+filepath.Join(other, certs.FrontProxyClientDir))...)
 	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +it answered 401`, `^FAILED: \d+ checked, 1 errors`)
 	match(t, stderr, `^certgen: P11 endpoint localhost:\d+: it answered 401: `)
 	stdout, _ = certgen(t, e, 1, append(check, "--dir="+other, "-o=json")...)

@@ -251,8 +251,8 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	patch := func(patch string, subresources ...string) error {
-		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.fixture.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	patch := func(patch string) error {
+		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.fixture.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 	refused := func(err error) bool {

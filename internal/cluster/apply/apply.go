@@ -4,6 +4,7 @@ package apply
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,7 +43,8 @@ type Options struct {
 	ForceConflicts bool
 	// ClearInsecure sets insecureSkipTLSVerify to false in the same write.
 	ClearInsecure bool
-	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need.
+	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need, and adds those alone that vouch for
+	// the certificate.
 	KeepTrust bool
 	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
 	// is not trusted yet.
@@ -94,6 +96,9 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if o.Store == nil {
 		o.Store = certs.Dir(o.Dir)
 	}
+	if err := cluster.CheckClock(ctx, c); err != nil { // before certificates are judged by it
+		return nil, err
+	}
 	source, err := ReadSource(o.Store, o.Service, c.Time())
 	if err == nil && o.Secret != "" && o.Dir != "" {
 		err = refuseFaulty(o.Store.Path(certs.ServingDir), c.Time())
@@ -101,14 +106,11 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.CheckClock(ctx, c); err != nil {
-		return nil, err
-	}
 	plan := &Plan{Report: *certs.NewReport("ApplyReport"), dryRun: o.DryRun}
 	plan.DryRun = o.DryRun != DryRunNone
 	changes, err := c.planCABundles(ctx, o, func(a apiregistrationv1.APIService) certs.Bundle {
 		if o.KeepTrust {
-			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.Bundle...)
+			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.signers(c.Time())...)
 		}
 		return source.Bundle
 	})
@@ -211,6 +213,13 @@ type Source struct {
 }
 
 func (s *Source) file(name string) string { return s.Store.Path(certs.ServingDir, name) }
+
+// signers are the CAs of the bundle that vouch for the certificate.
+func (s *Source) signers(now time.Time) certs.Bundle {
+	return slices.DeleteFunc(slices.Clone(s.Bundle), func(ca *x509.Certificate) bool {
+		return VerifyServing(s.Chain, certs.Bundle{ca}, s.service, now) != nil
+	})
+}
 
 // ReadSource reads the serving pair's certificate and its CAs, and has them verified as kube-aggregator will.
 func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, error) {

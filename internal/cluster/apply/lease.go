@@ -23,11 +23,11 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// The times of the Lease, as those of kube-controller-manager. Who was killed keeps it for leaseDuration; who finds it taken waits a little
-// longer than that and no more, since a rotation can take days.
+// The times of the Lease. A kube-apiserver that restarts, as the only one does for half a minute, takes it from nobody. Who was killed keeps it
+// for leaseDuration; who finds it taken waits a little longer than that and no more, since a rotation can take days.
 const (
-	leaseDuration = 15 * time.Second
-	leaseRenew    = 10 * time.Second
+	leaseDuration = 45 * time.Second
+	leaseRenew    = 40 * time.Second
 	leaseRetry    = 2 * time.Second
 	leaseWait     = leaseDuration + 10*time.Second
 )

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 
@@ -48,6 +49,34 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 		plan.add(change.change)
 	}
 	return c.Apply(ctx, plan)
+}
+
+// FillCABundles gives CAs to those APIServices of the Service that have no caBundle, as one has that was registered anew, and returns what it
+// did: nothing works there that could break.
+func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) (done []certs.Item, err error) {
+	if err := usable(cas); err != nil {
+		return nil, err
+	}
+	return done, retry.OnError(changedBackoff, Changed, func() error {
+		all, err := c.APIServices(ctx, s)
+		if err != nil {
+			return err
+		}
+		plan, refusals := &Plan{}, []error{}
+		for _, a := range all {
+			if len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify {
+				change, err := c.planCABundle(a, cas, Options{})
+				plan.add(change.change)
+				refusals = append(refusals, err)
+			}
+		}
+		if err := errors.Join(refusals...); err != nil {
+			return err
+		}
+		err = c.Apply(ctx, plan)
+		done = append(done, plan.Items...)
+		return err
+	})
 }
 
 // planCABundles decides for every APIService of the Service what its caBundle shall be, and refuses for all together.
@@ -147,14 +176,16 @@ func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIServic
 // MayChangeTrust has the cluster try, for each APIService of the Service, to apply the caBundle that it has, and stores nothing: a missing right
 // is found before a rotation begins.
 func (c Client) MayChangeTrust(ctx context.Context, s certs.Service) error {
-	all, err := c.APIServices(ctx, s)
-	errs := []error{err}
-	for _, a := range all {
-		if len(a.Spec.CABundle) > 0 {
-			errs = append(errs, c.applyCABundle(ctx, a, [][]byte{a.Spec.CABundle}, Options{}, true))
+	return retry.OnError(changedBackoff, Changed, func() error {
+		all, err := c.APIServices(ctx, s)
+		errs := []error{err}
+		for _, a := range all {
+			if len(a.Spec.CABundle) > 0 {
+				errs = append(errs, c.applyCABundle(ctx, a, [][]byte{a.Spec.CABundle}, Options{}, true))
+			}
 		}
-	}
-	return errors.Join(errs...)
+		return errors.Join(errs...)
+	})
 }
 
 // serverSide are the options of a server-side apply by certgen.
