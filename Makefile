@@ -39,8 +39,8 @@ build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go
 	@GOFIPS140=$(or $(GOFIPS140),v1.0.0) OUT=bin/fips/ scripts/build.sh
 
 .PHONY: controlplane
-controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl and konnectivity, once for a machine; bin/1.36 leads to them.
-	@dir=$$(go run ./pkg/envtest/setup $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver and konnectivity, once for a machine; bin/1.36 leads to them.
+	@go run ./pkg/envtest/build bin/setup-env ./pkg/envtest/setup && dir=$$(bin/setup-env $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
 # kubectl of the control plane, for who has none.
@@ -72,7 +72,7 @@ needs-%:
 	@scripts/needs.sh $(subst -, ,$*)
 
 .PHONY: test-quickstart
-test-quickstart: needs-kind-generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes), RUN=TestUpgrade that alone. Needs Docker, for kind.
+test-quickstart: needs-$(if $(filter TestUpgrade,$(RUN)),,kind-)generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes), RUN=TestUpgrade that alone. Needs Docker, for kind.
 	go test -tags quickstart -count=1 -timeout 30m -v $(if $(RUN),-run '^$(RUN)$$') ./test/quickstart
 
 .PHONY: test-minors
@@ -80,8 +80,8 @@ test-minors: needs-test-generate build ## Test with the control planes of other 
 	@scripts/test-minors.sh $(PART:%=--part=%) $(MINORS)
 
 .PHONY: test-bump
-test-bump: needs-generate ## Try `make bump` in a copy of the tree, with the newest version that is pinned (10 minutes).
-	go test -tags bump -count=1 -timeout 40m -v ./test/release -run '^TestBump$$'
+test-bump: needs-generate ## Try `make bump` in copies of the tree, with the newest version that is pinned and with a patch (15 minutes).
+	go test -tags bump -count=1 -timeout 40m -v ./test/release -run '^TestBump(Patch)?$$'
 
 .PHONY: test-without-sample
 test-without-sample: needs-test-generate controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
@@ -93,11 +93,11 @@ test-security: needs-test-generate controlplane build ## Attack the server; SECU
 	ATTACK_P99=1s go test -timeout 20m -run '^TestAttacks$$' ./test/security/limits
 
 .PHONY: test-attacks
-test-attacks: controlplane build ## Attack the server for a minute in each way, with the machine for itself (25 minutes): make test-attacks PART=2/3
+test-attacks: controlplane build ## Attack the server for a minute in each way, with the machine for itself (28 minutes): make test-attacks PART=2/3
 	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
-test-all: needs-test-arm64-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
+test-all: needs-test-arm64-fips-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
 	$(MAKE) test test-without-sample test-security
 	$(MAKE) test-minors test-quickstart test-attacks test-fips test-arm64 test-image test-bump test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity verify
@@ -115,7 +115,7 @@ vulncheck: ## Look for known vulnerabilities that our commands reach: make vulnc
 	@VULNDB="$(VULNDB)" scripts/vulncheck.sh
 
 .PHONY: test-fips
-test-fips: controlplane build-fips ## Test the binaries of `make build-fips` (30 seconds, and minutes to build them once).
+test-fips: needs-fips controlplane build-fips ## Test the binaries of `make build-fips` (30 seconds, and minutes to build them once).
 	FIPS_BINARIES=$(CURDIR)/bin/fips go test -count=1 ./test/release
 
 .PHONY: test-arm64
@@ -189,7 +189,7 @@ kind-down: ## Remove that cluster, and no other.
 ##@ Make it yours
 
 .PHONY: new
-new: ## Make a project that imports the kit: make new DIR=... MODULE=... GROUP=... KIND=... FLAGS="--subresources=status"
+new: needs-generate ## Make a project that imports the kit: make new DIR=... MODULE=... GROUP=... KIND=... FLAGS="--subresources=status"
 	@go run ./cmd/scaffold new --dir="$(DIR)" --module="$(MODULE)" --group="$(GROUP)" --kind="$(KIND)" $(FLAGS)
 
 .PHONY: rename

@@ -26,15 +26,20 @@ load_etcd() {
   scripts/kind.sh load etcd
 }
 
+check() {
+  local suite
+  for suite; do [[ " ${suites[*]} " == *" $suite "* ]] || fail "SUITE has '$suite', expected one of ${suites[*]}"; done
+}
+
 run() {
   local suite
+  check "$@"
   scripts/kind.sh need-cluster
   [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
   IMAGE=$(cat "bin/images/$server_name.ref")
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE
   for suite; do
-    [[ " ${suites[*]} " == *" $suite "* ]] || fail "SUITE has '$suite', expected one of ${suites[*]}"
     case $suite in production | rotation | frontproxy) load_etcd ;; esac
     [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
@@ -45,6 +50,7 @@ run() {
 all() {
   local status=0 suite first=() rest=()
   [ $# -gt 0 ] || set -- "${suites[@]}"
+  check "$@"
   for suite; do
     if [ "$suite" = uninstall ]; then first=(scripts/kind-test.sh uninstall); else rest+=("$suite"); fi
   done

@@ -2,7 +2,7 @@
 # Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
 # message, with the command that installs it. As root on Debian it is installed, but for a container engine.
 #
-# Usage: scripts/needs.sh test|arm64|generate|kind|suites ...     suites are those that run on kind
+# Usage: scripts/needs.sh test|arm64|fips|generate|kind|suites ...     suites are those that run on kind
 # Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
 
@@ -22,11 +22,11 @@ found() {
   esac
 }
 
-# Who needs it, what, how it is found, its Debian package, and what for. Root needs more for tests: those of several hosts.
+# Who needs it, what, how it is found, its Debian package, and what for. Root needs more for tests: the right to make hosts.
 table() {
   cat <<END
 root      namespaces          namespaces         -                   each host of a test has a network namespace
-root      nft                 nft                nftables            kube-proxy writes its rules with it
+test      nft                 nft                nftables            kube-proxy writes its rules with it
 test      openssl             openssl            openssl             the second reading of certificates
 test      curl                curl               curl                a client of kube-apiserver behind konnectivity
 test      tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
@@ -35,6 +35,8 @@ test      python3-websocket   python:websocket   python3-websocket   a client of
 test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of the API
 test      node                node               nodejs              runs clients in JavaScript
 test      npm                 npm                npm                 fetches them, the first time
+arm64     openssl             openssl            openssl             the second reading of certificates
+fips      openssl             openssl            openssl             a client of the server
 emulated  qemu-aarch64-static qemu-aarch64-static qemu-user-static    runs programs for linux/arm64
 emulated  update-binfmts      update-binfmts     binfmt-support      lets the kernel start them
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
@@ -45,7 +47,7 @@ END
 }
 
 if [[ " $* " == *" test "* ]]; then
-  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts, which make network namespaces, are skipped; go test -v names them" >&2; fi
+  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, but for those of konnectivity, where the kernel gives users namespaces; go test -v names them" >&2; fi
 fi
 if [[ " $* " == *" arm64 "* ]] && [ "$(uname -m)" != aarch64 ]; then set -- "$@" emulated; fi
 missing=() packages=() by_hand=()

@@ -128,13 +128,14 @@ func (l *Log) Failure() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	said := strings.Join(l.other, "\n")
-	if hint := lacks(said); hint != "" {
+	if hint := Hint(said); hint != "" {
 		return strings.Join(l.other[max(0, len(l.other)-5):], "; ") + "; " + hint
 	}
 	return said
 }
 
-func lacks(said string) string {
+// Hint is what helps where an error says that the machine lacks something, or empty.
+func Hint(said string) string {
 	for _, space := range []string{"no space left on device", "quota exceeded"} {
 		if strings.Contains(said, space) {
 			return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for the control plane"

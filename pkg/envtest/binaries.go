@@ -105,12 +105,16 @@ func (b *binaries) checkGiven(ctx context.Context) error {
 		}
 	}
 	etcd := majorMinor(pinned(Minor(), "go.etcd.io/etcd/server/v3"))
-	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor(), "kube-controller-manager": Minor()} {
+	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor(), "kube-controller-manager": Minor(), "kubectl": Minor()} {
 		path := filepath.Join(b.given, name)
 		if !executable(path) {
 			continue // said already, or not needed
 		}
-		out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+		args := []string{"--version"}
+		if name == "kubectl" {
+			args = []string{"version", "--client"}
+		}
+		out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 		if found := majorMinor(string(out)); err != nil || found != want {
 			errs = append(errs, fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want))
 		}
@@ -167,7 +171,7 @@ func (b *binaries) ensure(ctx context.Context, names ...string) error {
 }
 
 func (b *binaries) notWritable(err error) error {
-	return fmt.Errorf("build the control plane: %w; set %s to a directory that can be written", err, cacheVariable)
+	return fmt.Errorf("build the control plane: %w; %s", err, cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a directory that can be written"))
 }
 
 func waitForLock(ctx context.Context, lock *os.File) error {

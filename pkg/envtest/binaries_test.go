@@ -33,13 +33,14 @@ func says(version string) string { return "echo '" + version + "'" }
 
 // TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong with it.
 func TestGivenBinaries(t *testing.T) {
-	good := map[string]string{"etcd": says("etcd Version: 3.6.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.36.0"), "kubectl": ""}
+	good := map[string]string{"etcd": says("etcd Version: 3.6.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.36.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.36.2\nKustomize Version: v5.7.1")}
 	for name, tc := range map[string]struct {
 		other map[string]string
 		want  []string
 	}{
 		"as they should be": {},
 		"another minor":     {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")}, want: []string{"kube-apiserver is of version 1.35, expected 1.36"}},
+		"another kubectl":   {other: map[string]string{"kubectl": says("Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, expected 1.36"}},
 		"an old etcd":       {other: map[string]string{"etcd": says("etcd Version: 3.4.13")}, want: []string{"etcd is of version 3.4, expected 3.6"}},
 		"two missing":       {other: map[string]string{"kubectl": "-", "etcd": "-"}, want: []string{"it has no kubectl", "it has no etcd"}},
 		"one that fails":    {other: map[string]string{"etcd": "echo broken; exit 3"}, want: []string{"broken", "exit status 3", "expected 3.6"}},

@@ -41,7 +41,7 @@ func (k Kubectl) Run(ctx context.Context, e *Environment, args ...string) (stdou
 		cmd.Stdout = k.Stdout
 	}
 	// A cache of its own: discovery that was cached for another cluster at the same address would be wrong.
-	cmd.Env = append(append(cmd.Environ(), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
+	cmd.Env = append(append(withoutProxies(cmd.Environ()), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
 	launch()(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
 	if err == nil {
 		err = cmd.Wait()

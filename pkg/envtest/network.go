@@ -6,8 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -220,3 +224,15 @@ func addLink(link netlink.Link) error {
 	}
 	return netlink.LinkSetUp(link)
 }
+
+// withoutProxies takes out the variables with which this machine may reach the internet through a proxy: nobody in the network of an environment
+// is reached that way.
+func withoutProxies(environ []string) []string {
+	return slices.DeleteFunc(environ, func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains([]string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}, strings.ToUpper(name))
+	})
+}
+
+// noProxy is the same for clients of this process.
+func noProxy(*http.Request) (*url.URL, error) { return nil, nil }

@@ -80,7 +80,7 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	fmt.Fprintf(out, "# %s\n", strings.Join(command, " "))
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.Env = append(os.Environ(), environ...)
+	p.cmd.Env = append(withoutProxies(os.Environ()), environ...)
 	// A group of its own keeps a Ctrl-C of the terminal from us alone to pass on, in order. Pdeathsig ends the child
 	// when we end without stopping it: after a panic, or kill -9.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

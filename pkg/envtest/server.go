@@ -160,6 +160,7 @@ func (s *Server) Config(e *Environment) *rest.Config {
 	return &rest.Config{
 		Host:            s.URL,
 		Dial:            s.host.dial,
+		Proxy:           noProxy,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: e.pki.cert(certs.ServingCADir), ServerName: ServerName},
 	}
 }

@@ -78,7 +78,7 @@ func (e *Environment) ConfigAt(k *KubeAPIServer, user string, groups ...string) 
 	if err != nil {
 		return nil, err
 	}
-	config.Dial = k.host.dial
+	config.Dial, config.Proxy = k.host.dial, noProxy
 	// Tests send what they send at once; the default of 5 requests per second would make them wait.
 	config.QPS, config.Burst = 1000, 1000
 	return config, nil

@@ -202,7 +202,13 @@ func TestProxyURL(t *testing.T) {
 			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+kubeconfig, "get", "engines", "-A"); err != nil || !slices.Contains(p.reached(), host) {
 				t.Errorf("kubectl get: %v %s; the proxy connected to %q, want %s", err, stderr, p.reached(), host)
 			}
-			t.Run("watch", func(t *testing.T) { watches(t, kubeconfig) })
+			t.Run("watch", func(t *testing.T) {
+				before := len(p.reached())
+				watches(t, kubeconfig)
+				if !slices.Contains(p.reached()[before:], host) {
+					t.Errorf("the proxy connected to %q, want %s once more", p.reached(), host)
+				}
+			})
 			t.Run("upgrade", func(t *testing.T) {
 				config := rest.CopyConfig(shared.Admin(t))
 				config.Proxy = http.ProxyURL(p.url)

@@ -16,32 +16,49 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBump bumps a copy of the tree to the newest version of Kubernetes that is pinned for the tests, of which the module proxy has all modules. What
-// can be moved is, whatever the generators and the compiler say then, and what is left is listed.
-func TestBump(t *testing.T) {
-	root := filepath.Join("..", "..")
-	pins, err := filepath.Glob(filepath.Join(root, "pkg", "envtest", "pins", "1.*.mod"))
-	if err != nil || len(pins) == 0 {
-		t.Fatalf("got the pins %q, %v", pins, err)
-	}
-	data, err := os.ReadFile(pins[len(pins)-1])
+// pinned returns the version of Kubernetes in a file of pins, and that of its libraries.
+func pinned(t *testing.T, pins string) (version, staging string) {
+	t.Helper()
+	data, err := os.ReadFile(pins)
 	if err != nil {
 		t.Fatal(err)
 	}
 	match := regexp.MustCompile(`k8s\.io/kubernetes v(1\.(\S+))`).FindStringSubmatch(string(data))
 	if match == nil {
-		t.Fatalf("%s names no version of k8s.io/kubernetes", pins[len(pins)-1])
+		t.Fatalf("%s names no version of k8s.io/kubernetes", pins)
 	}
-	version, staging := match[1], "v0."+match[2]
+	return match[1], "v0." + match[2]
+}
+
+// pins is where versions for the tests are pinned.
+var pins = filepath.Join("..", "..", "pkg", "envtest", "pins")
+
+// run runs a command in a copy of the tree.
+func run(t *testing.T, tree, command string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command, args...)
+	cmd.Dir = tree
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s %v: %v\n%s", command, args, err, out)
+	return string(out), err
+}
+
+// TestBump bumps a copy of the tree to the newest version of Kubernetes that is pinned for the tests, of which the module proxy has all modules. What
+// can be moved is, whatever the generators and the compiler say then, and what is left is listed.
+func TestBump(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(pins, "1.*.mod"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got the pins %q, %v", files, err)
+	}
+	version, staging := pinned(t, files[len(files)-1])
 	if strings.HasPrefix(version, envtest.DefaultMinor+".") {
 		t.Skipf("the kit is at the newest minor that is pinned, %s: there is nothing to bump to until scripts/pin-controlplane.sh pins another", version)
 	}
-	tree := scripttest.CopyTree(t, root)
+	tree := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	scripttest.Commit(t, tree)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(tree, "scripts", "bump.sh"), version).CombinedOutput()
-	t.Logf("%v\n%s", err, out) // a new minor may need a person before it compiles
+	out, _ := run(t, tree, "scripts/bump.sh", version) // a new minor may need a person before it compiles
 	for _, want := range []string{"== left for a person", "CHANGELOG", "KIND_NODE_IMAGE", "pins/konnectivity.mod"} {
-		if !strings.Contains(string(out), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q", want)
 		}
 	}
@@ -49,6 +66,24 @@ func TestBump(t *testing.T) {
 		data, err := os.ReadFile(filepath.Join(tree, file))
 		if err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("%s: %v, want %q in it", file, err, want)
+		}
+	}
+}
+
+// TestBumpPatch bumps a copy with the libraries of the minor's first patch to the one that the kit is at: all succeeds, and the tree is what it was.
+func TestBumpPatch(t *testing.T) {
+	version, _ := pinned(t, filepath.Join(pins, envtest.DefaultMinor+".mod"))
+	tree := scripttest.CopyTree(t, filepath.Join("..", ".."))
+	scripttest.Commit(t, tree)
+	for _, command := range [][]string{
+		{"git", "tag", "kit"},
+		{"scripts/libraries.sh", envtest.DefaultMinor + ".0"},
+		{"git", "-c", "user.name=bump", "-c", "user.email=bump@localhost", "commit", "-qam", "older libraries"},
+		{"scripts/bump.sh", version},
+		{"git", "diff", "--exit-code", "kit", "--", ":!pkg/envtest/pins"}, // whose comments may be older
+	} {
+		if _, err := run(t, tree, command[0], command[1:]...); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

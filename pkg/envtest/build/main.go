@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command build is go build of what make run runs, for a machine with empty caches, where all takes minutes: it tells how long, how far it is, and
-// what helps when there is no space or no network. It is compiled within seconds itself.
+// Command build is go build of the commands run and setup, for a machine with empty caches, where all takes minutes: it tells how far it is, and
+// what helps when there is no space or no network; of run also how long it takes. It is compiled within seconds itself.
 //
 // Usage: build FILE PACKAGE
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"runtime"
 	"syscall"
 
@@ -32,7 +34,7 @@ func main() {
 }
 
 func build(ctx context.Context, file, pkg string) error {
-	if _, err := os.Stat(file); err != nil {
+	if _, err := os.Stat(file); err != nil && path.Base(pkg) == "run" {
 		fmt.Fprintln(os.Stderr, firstRun(runtime.GOMAXPROCS(0), os.Getenv("KUBEBUILDER_ASSETS") != ""))
 	}
 	log := &gobuild.Log{}
@@ -40,6 +42,9 @@ func build(ctx context.Context, file, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-o", file, pkg)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := log.Tell(os.Stderr, pkg, list, (*exec.Cmd).Run, cmd.Run); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted; what is compiled is kept for the next time")
+		}
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, log.Failure())
 	}
 	return nil
