@@ -17,10 +17,8 @@ import (
 // ServiceAccount. curl verifies the certificate with the CA of the APIService.
 func TestAccess(t *testing.T) {
 	p := newPage(newCluster(t), "docs/access.md").section("Through a port-forward")
-	commands := p.commands(2)
-	t.Cleanup(func() {
-		p.run("kubectl delete --ignore-not-found --namespace default serviceaccount/caller clusterrole/widget-lister clusterrolebinding/widget-lister")
-	})
+	commands := p.commands(3)
+	t.Cleanup(func() { p.run(commands[2]) })
 	p.run(commands[0])
 	p.awaitRight("system:serviceaccount:default:caller", authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: widgets.Group, Version: widgets.Version, Resource: widgets.Resource, Verb: "list"},
