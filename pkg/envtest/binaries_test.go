@@ -33,7 +33,7 @@ func says(version string) string { return "echo '" + version + "'" }
 
 // TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong with it.
 func TestGivenBinaries(t *testing.T) {
-	good := map[string]string{"etcd": says("etcd Version: 3.6.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.36.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.36.2\nKustomize Version: v5.7.1")}
+	good := map[string]string{"etcd": says("etcd Version: 3.6.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.36.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.36.0\nKustomize Version: v5.7.1")}
 	for name, tc := range map[string]struct {
 		other map[string]string
 		want  []string
