@@ -104,7 +104,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	return len(applied.Items) > 1, err // the Secret, and before it the APIServices
 }
 
-// resume brings the rotation that is under way to its end. APIServices that were registered anew meanwhile trust what it left in use.
+// resume brings the rotation that is under way to its end. An APIService that was deleted and created again meanwhile gets the CAs in the Secret.
 func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *secrets, state *State) error {
 	if cas := certs.LenientBundle(store.Sets[certs.ServingDir][certs.BundleFile].Data).Merge(o.Now()); len(cas) > 0 {
 		filled, err := c.FillCABundles(ctx, o.Service, cas)

@@ -340,9 +340,9 @@ func TestMaintainExpired(t *testing.T) {
 	}
 }
 
-// TestMaintainRegisteredAnew: an APIService that was registered anew during a rotation, without a caBundle, gets the CAs that the rotation left in
-// use. Where the certificate expired meanwhile, the error says how to begin anew.
-func TestMaintainRegisteredAnew(t *testing.T) {
+// TestMaintainRecreatedAPIService: an APIService that was deleted and created again during a rotation, without a caBundle, gets the CAs in the
+// Secret. Where the certificate expired meanwhile, the error says how to begin anew.
+func TestMaintainRecreatedAPIService(t *testing.T) {
 	f := newFakeInSecrets(t)
 	f.runTo(ServingCA, "trust", EventObserved)
 	inUse, err := f.store().Read(certs.ServingDir, certs.BundleFile)

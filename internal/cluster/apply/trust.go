@@ -51,13 +51,13 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 	return c.Apply(ctx, plan)
 }
 
-// FillCABundles gives CAs to those APIServices of the Service that have no caBundle, as one has that was registered anew, and returns what it
-// did: nothing works there that could break.
+// FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and created again, and
+// returns what it wrote. Nothing works there that could break.
 func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) (done []certs.Item, err error) {
 	if err := usable(cas); err != nil {
 		return nil, err
 	}
-	return done, retry.OnError(changedBackoff, Changed, func() error {
+	err = retry.OnError(changedBackoff, Changed, func() error {
 		all, err := c.APIServices(ctx, s)
 		if err != nil {
 			return err
@@ -77,6 +77,7 @@ func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bu
 		done = append(done, plan.Items...)
 		return err
 	})
+	return done, err
 }
 
 // planCABundles decides for every APIService of the Service what its caBundle shall be, and refuses for all together.
