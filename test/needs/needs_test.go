@@ -24,6 +24,7 @@ func TestNeeds(t *testing.T) {
 		"nothing needed":      {user: "1000", args: []string{"other"}},
 		"all there":           {user: "1000", commands: []string{"protoc"}, args: []string{"generate"}},
 		"missing":             {user: "1000", args: []string{"test", "generate"}, code: 1, want: []string{"not root: tests of several hosts", "missing: ", "openssl (", "curl (", "node (", "npm (", "protoc (", "hint: apt-get install ", "openssl curl ", "nodejs npm protobuf-compiler"}},
+		"FIPS":                {user: "1000", args: []string{"fips"}, code: 1, want: []string{"missing: openssl (", "hint: apt-get install openssl\n"}},
 		"root, not Debian":    {user: "0", args: []string{"generate"}, code: 1, want: []string{"missing: protoc (", "hint: apt-get install protobuf-compiler"}},
 		"root on Debian":      {user: "0", commands: []string{"apt-get"}, args: []string{"generate"}, want: []string{"Installing protobuf-compiler: protoc (", "apt-get update -qq", "apt-get install -y -qq --no-install-recommends protobuf-compiler"}},
 		"no engine, root":     {user: "0", commands: []string{"apt-get"}, args: []string{"kind"}, code: 1, want: []string{"missing: docker (", "hint: install docker and start it, or set KIND_EXPERIMENTAL_PROVIDER"}},

@@ -225,6 +225,16 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
+// TestPlanWrongClock: a clock that is wrong is named, and not the certificate that has expired by it.
+func TestPlanWrongClock(t *testing.T) {
+	dir, caBundle := applyDir(t)
+	c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)})
+	c.Now = func() time.Time { return clustertest.Now.Add(certs.LeafLifetime + time.Hour) }
+	if _, err := c.PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}); err == nil || !strings.Contains(err.Error(), "the clock of this machine") {
+		t.Errorf("got %v, want the clock named", err)
+	}
+}
+
 // TestApplyTriesFirst: a write that the server refuses leaves all as they are, and every write says its manager.
 func TestApplyTriesFirst(t *testing.T) {
 	dir, _ := applyDir(t)
