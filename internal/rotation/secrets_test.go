@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"example.com/extension-apiserver/internal/certs"
+)
+
+// TestKeyElsewhere: the CA of a remote signer is not replaced by one with its key in the cluster.
+func TestKeyElsewhere(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b := f.before()
+	ca := secretIn(t, f, "ca")
+	delete(ca.Data, certs.KeyFile)
+	if _, err := f.secrets.Core.CoreV1().Secrets(ca.Namespace).Update(t.Context(), ca, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := certs.NewCA(certs.CAOptions{Name: "client", Usage: x509.ExtKeyUsageServerAuth, Now: f.options(ServingCA).Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{"other.example.com"}, Now: f.options(ServingCA).Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{client.Certificate}, Client: tls.Certificate{Certificate: [][]byte{client.Certificate.Raw}}}
+	for _, tc := range []struct {
+		name     string
+		rotation string
+		signer   *certs.RemoteSigner
+		ca       *x509.Certificate
+		want     string
+	}{
+		{"without a signer", ServingCA, nil, nil, "give the new CA's certificate and its signer"},
+		{"without a new CA", ServingCA, signer, nil, "together with the --signer"},
+		{"without its signer", ServingCA, nil, client.Certificate, "together with the --signer"},
+		{"a new CA for a leaf", Serving, signer, client.Certificate, "with serving-ca only"},
+		{"the same", ServingCA, signer, b.servingCA, "expected another CA"},
+		{"no CA", ServingCA, signer, f.cert(certs.ServingDir), "expected a CA"},
+		{"for other names", ServingCA, signer, other.Certificate, "found name constraints"},
+	} {
+		opts := f.options(tc.rotation)
+		opts.Signer, opts.NewCA = tc.signer, tc.ca
+		if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want it refused with %q", tc.name, err, tc.want)
+		}
+		if !f.cert(certs.ServingCADir).Equal(b.servingCA) || f.state() != nil {
+			t.Fatalf("%s: something was changed", tc.name)
+		}
+	}
+	// Begun while the signer is away, and gone on with without it: no key is made here.
+	opts := f.options(ServingCA)
+	opts.Signer, opts.NewCA = signer, client.Certificate
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("with a signer that is away: got %v, want it stopped", err)
+	}
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		t.Errorf("then without it: got %v, want it stopped", err)
+	}
+	opts.NewCA = other.Certificate
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+		t.Errorf("then with another: got %v, want it refused", err)
+	}
+	for key := range secretIn(t, f, "ca").Data {
+		if strings.HasSuffix(key, "ca.tls.key") || key == certs.KeyFile {
+			t.Errorf("the Secret of the CA holds %s", key)
+		}
+	}
+}
+
+// TestToSignerInterrupted: who goes on without the signer, as the CronJob does, makes no CA in its place, even where the old CA's key is at hand.
+func TestToSignerInterrupted(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b, opts := f.before(), f.options(ServingCA)
+	ca, err := certs.NewCA(certs.CAOptions{Name: "client", Usage: x509.ExtKeyUsageServerAuth, Now: opts.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.NewCA = ca.Certificate
+	opts.Signer = &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{ca.Certificate}, Client: tls.Certificate{Certificate: [][]byte{ca.Certificate.Raw}}}
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("with a signer that is away: got %v, want it stopped", err)
+	}
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		t.Errorf("then without it: got %v, want it stopped", err)
+	}
+	if state, err := Abort(t.Context(), f.options(ServingCA)); err != nil || state.Outcome != Aborted || !f.cert(certs.ServingCADir).Equal(b.servingCA) {
+		t.Errorf("abort: got %v, %v; want everything as it was", state, err)
+	}
+}
+
+func secretIn(t *testing.T, f *fakeCluster, name string) *corev1.Secret {
+	t.Helper()
+	s, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestLostAnswersOfSecrets: a Secret was stored and the answer was lost. It is stored again, and taken for what it is.
+func TestLostAnswersOfSecrets(t *testing.T) {
+	for lost := 1; lost <= 5; lost++ {
+		f := newFakeInSecrets(t)
+		b := f.before()
+		core := f.secrets.Core.(*fake.Clientset)
+		var updates, version int
+		core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			next := action.(k8stesting.UpdateAction).GetObject().(*corev1.Secret)
+			if next.ResourceVersion != resourceVersion(version) {
+				return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), next.Name, errors.New("it changed"))
+			}
+			version++
+			next.ResourceVersion = resourceVersion(version)
+			if err := core.Tracker().Update(action.GetResource(), next, next.Namespace); err != nil {
+				return true, nil, err
+			}
+			if updates++; updates == lost {
+				return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
+			}
+			return true, next, nil
+		})
+		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+			t.Fatalf("write %d: %v", lost, err)
+		}
+		f.checkEnd(b, ServingCA)
+		if updates < lost {
+			t.Errorf("there were %d writes", updates)
+		}
+	}
+}
+
+func resourceVersion(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// TestRotateHeld: Maintain rotates in Secrets that it has read already, under the Lease that it holds.
+func TestRotateHeld(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b := f.before()
+	store, ok := f.store().(*secrets)
+	if !ok {
+		t.Fatalf("got a store %T", f.store())
+	}
+	if _, err := Run(t.Context(), f.options("").held(store, ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, ServingCA)
+}
