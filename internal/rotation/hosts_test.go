@@ -20,6 +20,9 @@ import (
 func TestTwoHosts(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		t.Run(rotation, func(t *testing.T) {
+			if testing.Short() && rotation != ProxyClient {
+				t.Skip("it takes 20 seconds")
+			}
 			t.Parallel()
 			twoHosts := func() *fakeCluster {
 				f := newFake(t)

@@ -138,6 +138,9 @@ func TestRotations(t *testing.T) {
 func TestKilledAnywhere(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
+			if testing.Short() && tc.rotation != Serving {
+				t.Skip("it takes up to 20 seconds")
+			}
 			t.Parallel()
 			rotation := tc.rotation
 			points := cuts(tc.fake(t), rotation)
@@ -169,6 +172,9 @@ func TestKilledAnywhere(t *testing.T) {
 func TestKilledAndAborted(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
+			if testing.Short() && tc.rotation != Serving {
+				t.Skip("it takes up to 20 seconds")
+			}
 			t.Parallel()
 			rotation := tc.rotation
 			points := cuts(tc.fake(t), rotation)

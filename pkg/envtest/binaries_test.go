@@ -337,6 +337,9 @@ func TestControllersFail(t *testing.T) {
 // TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
 // meanwhile and then do their work.
 func TestControllersLater(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds kube-controller-manager")
+	}
 	empty := giveBinaries(t)
 	e := New(t, Options{Progress: os.Stderr})
 	if e.ControllersStarted() {

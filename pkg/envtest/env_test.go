@@ -194,6 +194,9 @@ func TestPartHangs(t *testing.T) {
 // TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one
 // directory serves one at a time.
 func TestSeveralAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts two environments")
+	}
 	var group sync.WaitGroup
 	environments := make([]*Environment, 2)
 	errs := make([]error, 2)

@@ -15,6 +15,9 @@ import (
 
 // TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an object, restores.
 func TestBackupDoc(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	page, err := os.ReadFile(filepath.Join(dir, "docs", "production.md"))
 	if err != nil {
