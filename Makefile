@@ -40,7 +40,7 @@ build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver and konnectivity, once for a machine; bin/1.36 leads to them.
-	@go run ./pkg/envtest/build bin/setup-env ./pkg/envtest/setup && dir=$$(bin/setup-env $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
+	@dir=$$(go run ./pkg/envtest/setup $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
 # kubectl of the control plane, for who has none.

@@ -17,7 +17,7 @@ minor=${version%.*} staging=v0.${version#1.}
 go list -m "k8s.io/api@$staging" "k8s.io/kubernetes@v$version" >/dev/null || fail "the module proxy has no Kubernetes $version"
 was_staging=$(go list -m -f '{{.Version}}' k8s.io/api)
 was=1.${was_staging#v0.}
-was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)
+was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' internal/controlplane/pins.go)
 [ "$was" != "$version" ] || fail "the kit is at $version"
 
 trap 'echo "bump: it did not come to its end; git restore . && git clean -fd takes back what it changed" >&2' ERR
@@ -31,7 +31,7 @@ step "texts"
 trap - ERR
 # A version that is written with its v, or alone, is that of the kit; other texts speak of minors, and are for a person.
 mapfile -t files < <(git grep -lIF -e "$was_staging" -e "$was" -e "bin/$was_minor" -e "use $was_minor" -e "libraries of $was_minor" -e "DefaultMinor = " -- \
-  ':!*go.mod' ':!*go.sum' ':!pkg/envtest/pins' ':!.ci')
+  ':!*go.mod' ':!*go.sum' ':!internal/controlplane/pins' ':!.ci')
 escaped() { sed 's/\./\\./g' <<<"$1"; }
 sed -i -e "s/$(escaped "$was_staging")\b/$staging/g" -e "s/\b\(v\?\)$(escaped "$was")\b/\1$version/g" -e "s|bin/$(escaped "$was_minor")\b|bin/$minor|g" \
   -e "s/use $(escaped "$was_minor")\b/use $minor/g" -e "s/libraries of $(escaped "$was_minor")\b/libraries of $minor/g" \
@@ -55,11 +55,11 @@ step "left for a person"
 left+=("read what is new, deprecated and changed: https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-$minor.md")
 left+=("run: make test, make test-minors, make test-all; the tables of docs/conformance.md may change")
 left+=("a kind node image of $version: KIND_NODE_IMAGE, also in .ci/run")
-left+=("konnectivity follows the minor in its own time: pkg/envtest/pins/konnectivity.mod and the images of konnectivity/, when sigs.k8s.io/apiserver-network-proxy has $staging; then make generate")
+left+=("konnectivity follows the minor in its own time: internal/controlplane/pins/konnectivity.mod and the images of konnectivity/, when sigs.k8s.io/apiserver-network-proxy has $staging; then make generate")
 if [ "$minor" != "$was_minor" ]; then
-  left+=("pkg/envtest/pins has one minor more than before; delete the oldest when it is no longer supported upstream")
+  left+=("internal/controlplane/pins has one minor more than before; delete the oldest when it is no longer supported upstream")
   left+=("texts that name $was_minor:")
 fi
 printf -- '- %s\n' "${left[@]}"
-[ "$minor" = "$was_minor" ] || git grep -nIwF "$was_minor" -- ':!*go.mod' ':!*go.sum' ':!pkg/envtest/pins' ':!konnectivity' | cut -c1-160 | sed 's/^/    /'
+[ "$minor" = "$was_minor" ] || git grep -nIwF "$was_minor" -- ':!*go.mod' ':!*go.sum' ':!internal/controlplane/pins' ':!konnectivity' | cut -c1-160 | sed 's/^/    /'
 exit $status

@@ -18,7 +18,7 @@ suites=(uninstall default access scheduler components production rotation frontp
 load_etcd() {
   make --no-print-directory controlplane PROGRAMS=etcd
   local binary version
-  binary=bin/$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)/etcd
+  binary=bin/$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' internal/controlplane/pins.go)/etcd
   version=$("$binary" --version | sed -n 's/^etcd Version: //p')
   export ETCD_IMAGE=localhost/etcd:v$version
   bin/image --ref "$ETCD_IMAGE" --out bin/images/etcd --created 0 --binary "linux/$(go env GOARCH)=$binary"

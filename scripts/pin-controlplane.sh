@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Writes the pins of a control plane: pkg/envtest/pins/MINOR.mod and .sum, with the newest patch of a minor of Kubernetes that the Go
+# Writes the pins of a control plane: internal/controlplane/pins/MINOR.mod and .sum, with the newest patch of a minor of Kubernetes that the Go
 # module proxy has, or a given one, and the etcd that it was released with.
 #
 # Usage: scripts/pin-controlplane.sh 1.35|1.35.4 ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
-pins=$PWD/pkg/envtest/pins
+pins=$PWD/internal/controlplane/pins
 export GOFLAGS=-mod=mod GOWORK=off
 
 # newest prints the newest release of a minor, or the release that is asked for.

@@ -3,7 +3,7 @@
 # arrive and are authorized, admission, discovery, conformance, rotation, the rules of deployments, and an upgrade under load.
 #
 # Usage: scripts/test-minors.sh [--part=K/N | MINOR ...]
-# Default: all that are pinned in pkg/envtest/pins, but the default. Each has two halves of eight minutes; --part=2/4 is the second of every
+# Default: all that are pinned in internal/controlplane/pins, but the default. Each has two halves of eight minutes; --part=2/4 is the second of every
 # four halves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +26,7 @@ half() {
   esac
 }
 
-default=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' pkg/envtest/pins.go)
+default=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' internal/controlplane/pins.go)
 part=1/1
 if [[ ${1:-} == --part=* ]]; then
   part=${1#--part=}
@@ -34,7 +34,7 @@ if [[ ${1:-} == --part=* ]]; then
   shift
 fi
 if [ $# = 0 ]; then
-  for pins in pkg/envtest/pins/[0-9]*.mod; do
+  for pins in internal/controlplane/pins/[0-9]*.mod; do
     minor=$(basename "$pins" .mod)
     [ "$minor" = "$default" ] || set -- "$@" "$minor"
   done

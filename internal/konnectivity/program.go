@@ -171,7 +171,7 @@ func (s *set) expand(w *workload, c corev1.Container, arg string) string {
 // enabled tells whether a flag that is off by default is on.
 func (p *program) enabled(flag string) bool { return p.flags[flag] == "true" }
 
-//go:generate go run -modfile=../../pkg/envtest/pins/konnectivity.mod gen.go lease-label lease-namespace mode server-count server-port
+//go:generate go run -modfile=../controlplane/pins/konnectivity.mod gen.go lease-label lease-namespace mode server-count server-port
 
 // flag returns the value of a flag, or its default.
 func (p *program) flag(name string) string {

@@ -4,104 +4,18 @@ package envtest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
+	"example.com/extension-apiserver/internal/child"
+	"example.com/extension-apiserver/internal/controlplane"
 	"example.com/extension-apiserver/internal/gobuild"
 )
-
-// build builds programs of the same pins into the cache, under names of their own until they are whole. One command builds them all:
-// what they share is compiled once, and one is linked while another compiles.
-func (b *binaries) build(ctx context.Context, programs []program) error {
-	var names, packages []string
-	for _, p := range programs {
-		names, packages = append(names, p.name), append(packages, p.pkg)
-	}
-	what := strings.Join(names, ", ")
-	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("build %s: %w; install Go, or have %[1]s of Kubernetes %[3]s in the directory that %[4]s names", what, err, Minor(), assetsVariable)
-	}
-	set := programs[0].set()
-	module := filepath.Join(b.cache, ".pins-"+set)
-	if err := writePins(set, module); err != nil {
-		return b.notWritable(err)
-	}
-	fresh := filepath.Join(b.cache, ".new-"+set)
-	if err := os.MkdirAll(fresh, 0o700); err != nil {
-		return b.notWritable(err)
-	}
-	began, log := time.Now(), &gobuild.Log{}
-	doing := func() string {
-		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
-	}
-	err := gobuild.Tell(b.progress, doing, func() error {
-		if log.CountStale(goInPins(ctx, module, append([]string{"list", "-trimpath", "-mod=readonly"}, gobuild.Stale(packages...)...)), runGroup) {
-			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
-		}
-		cmd := goInPins(ctx, module, append(append(buildArgs(set), "-v", "-o", fresh+string(filepath.Separator)), packages...))
-		cmd.Stdout, cmd.Stderr = log, log
-		return runGroup(cmd)
-	})
-	if ctx.Err() != nil {
-		return fmt.Errorf("build %s: %w", what, context.Cause(ctx))
-	}
-	if err != nil {
-		return fmt.Errorf("build %s with the pins in %s: %w\n%s", what, module, err, log.Failure())
-	}
-	for _, p := range programs {
-		if err := os.Rename(filepath.Join(fresh, p.execName()), b.path(p.name)); err != nil {
-			return b.notWritable(err)
-		}
-	}
-	if took := time.Since(began); took > gobuild.FirstWord {
-		fmt.Fprintf(b.progress, "control plane: built %s in %.0fs\n", what, took.Seconds())
-	}
-	return nil
-}
-
-// download fetches the modules of what must be built, as far as it comes: what is wrong is said when they are built.
-func (b *binaries) download(ctx context.Context, names ...string) {
-	packages := map[string][]string{} // by their pins
-	for _, p := range b.missing(names...) {
-		packages[p.set()] = append(packages[p.set()], p.pkg)
-	}
-	for set, packages := range packages {
-		module, err := os.MkdirTemp("", "pins-")
-		if err != nil {
-			return
-		}
-		defer os.RemoveAll(module)
-		if writePins(set, module) == nil {
-			_ = runGroup(goInPins(ctx, module, append([]string{"list", "-mod=readonly", "-deps"}, packages...)))
-		}
-	}
-}
-
-// goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and flags that differ
-// would compile everything again.
-func goInPins(ctx context.Context, module string, args []string) *exec.Cmd {
-	return goIn(ctx, module, []string{"GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0"}, args...)
-}
-
-// runGroup runs a command that starts others, which end with it.
-func runGroup(cmd *exec.Cmd) (err error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	launch()(func() { err = cmd.Start() })
-	if err != nil {
-		return err
-	}
-	return cmd.Wait()
-}
 
 // kit is the module that this package is of.
 const kit = "example.com/extension-apiserver"
@@ -139,13 +53,13 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 	for range 5 {
 		log := &gobuild.Log{}
 		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
-		if err := log.Tell(progress, pkg, list, runGroup, func() error {
-			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo", "-ldflags="+versionFlags(pinned(DefaultMinor, "k8s.io/kubernetes")), pkg)
+		if err := log.Tell(progress, pkg, list, child.Run, func() error {
+			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo", "-ldflags="+controlplane.VersionFlags(), pkg)
 			return err
 		}); err != nil {
 			return "", fmt.Errorf("build %s: %w", pkg, err)
 		}
-		if executable(file) {
+		if controlplane.Executable(file) {
 			if built.files == nil {
 				built.files = map[string]string{}
 			}
@@ -169,7 +83,7 @@ func goOutput(ctx context.Context, log *gobuild.Log, dir string, settings []stri
 	cmd := goIn(ctx, dir, settings, args...)
 	var stdout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, log
-	if err := runGroup(cmd); err != nil {
+	if err := child.Run(cmd); err != nil {
 		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, log.Failure())
 	}
 	return strings.TrimSpace(stdout.String()), nil

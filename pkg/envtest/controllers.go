@@ -22,7 +22,7 @@ type controllers struct {
 
 // startControllers starts the controllers, unless they must be built, which takes minutes: nothing that Start does needs them.
 func (e *Environment) startControllers() error {
-	if len(e.binaries.missing(controllerManager)) > 0 {
+	if len(e.binaries.Missing(controllerManager)) > 0 {
 		return nil
 	}
 	return e.runControllers()
@@ -37,7 +37,7 @@ func (e *Environment) buildControllers() {
 	ctx, cancel := context.WithCancel(e.ctx)
 	c.cancel = cancel
 	c.building.Go(func() {
-		if err := e.binaries.ensure(ctx, controllerManager); err != nil {
+		if err := e.binaries.Ensure(ctx, controllerManager); err != nil {
 			if ctx.Err() == nil {
 				c.failed = fmt.Errorf("start the controllers: %w", err)
 				fmt.Fprintf(e.options.buildProgress(), "%v\nNo namespace is deleted, no garbage is collected, and no quota is counted.\n", c.failed)

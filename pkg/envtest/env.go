@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"example.com/extension-apiserver/internal/controlplane"
 )
 
 // Environment is a running control plane with our servers behind it.
@@ -26,7 +29,7 @@ type Environment struct {
 	Servers        []*Server
 
 	options   Options
-	binaries  *binaries
+	binaries  *controlplane.Binaries
 	server    string // the file of our servers
 	ctx       context.Context
 	fail      context.CancelCauseFunc
@@ -132,10 +135,10 @@ func (e *Environment) prepare() (err error) {
 // findPrograms builds our server, and what is missing of what the environment cannot start without. The modules of the latter are
 // downloaded meanwhile.
 func (e *Environment) findPrograms() (err error) {
-	if e.binaries, err = findBinaries(e.ctx, e.options.buildProgress()); err != nil {
+	if e.binaries, err = controlplane.Find(e.ctx, e.options.buildProgress()); err != nil {
 		return err
 	}
-	names := []string{"etcd", "kube-apiserver", "kubectl"}
+	names := slices.Clone(controlplane.Given)
 	if e.options.Network == ClusterIPRouting {
 		names = append(names, "kube-proxy")
 	}
@@ -145,7 +148,7 @@ func (e *Environment) findPrograms() (err error) {
 	var downloading sync.WaitGroup
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
-	downloading.Go(func() { e.binaries.download(ctx, names...) })
+	downloading.Go(func() { e.binaries.Download(ctx, names...) })
 	if err = e.findServer(); err != nil {
 		stop()
 	}
@@ -153,13 +156,13 @@ func (e *Environment) findPrograms() (err error) {
 	if err != nil {
 		return err
 	}
-	return e.binaries.ensure(e.ctx, names...)
+	return e.binaries.Ensure(e.ctx, names...)
 }
 
 // findServer builds our server, unless the options name a program.
 func (e *Environment) findServer() (err error) {
 	if e.server = e.options.Server; filepath.IsAbs(e.server) {
-		if !executable(e.server) {
+		if !controlplane.Executable(e.server) {
 			return fmt.Errorf("find our server: Options.Server is %s, which is no file that can be run", e.server)
 		}
 		return nil
@@ -169,7 +172,7 @@ func (e *Environment) findServer() (err error) {
 }
 
 // Binary is the path of a program of the control plane, such as kubectl. One that the environment did not start may not be built yet.
-func (e *Environment) Binary(name string) string { return e.binaries.path(name) }
+func (e *Environment) Binary(name string) string { return e.binaries.Path(name) }
 
 // ServerBinary is the path of our servers' program.
 func (e *Environment) ServerBinary() string { return e.server }

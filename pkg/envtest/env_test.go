@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,9 +37,6 @@ func TestMain(m *testing.M) {
 
 // parent starts an environment, tells its directory, and ends badly.
 func parent(how string) {
-	if how == "build" {
-		buildEtcd()
-	}
 	e, err := Start(context.Background(), Options{})
 	if err != nil {
 		panic(err)
@@ -145,21 +141,11 @@ func TestChildDies(t *testing.T) {
 
 // TestPartEnds: when a part ends while the environment starts, the error shows its log, and not only the step that could not go on.
 func TestPartEnds(t *testing.T) {
-	b, err := findCache(io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for _, name := range givenBinaries {
-		if err := os.Symlink(b.path(name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir, _ := giveBinaries(t)
 	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() + ".0\necho it lacks a tool >&2\nexit 3\n"
 	if err := os.WriteFile(filepath.Join(dir, controllerManager), []byte(ends), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
-	t.Setenv(assetsVariable, dir)
 	e, err := Start(t.Context(), Options{})
 	if err == nil {
 		t.Fatal("the environment started", e.Stop())
@@ -294,7 +280,7 @@ func TestServer(t *testing.T) {
 // TestBadServer: what is no server is refused with what go, or the file system, says of it.
 func TestBadServer(t *testing.T) {
 	for server, want := range map[string]string{
-		"./pins":             "no Go files in",
+		"../../docs":         "no Go files in",
 		"example.org/nobody": "example.org/nobody",
 		"/nowhere/server":    "Options.Server is /nowhere/server, which is no file that can be run",
 	} {

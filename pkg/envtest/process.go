@@ -10,13 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"example.com/extension-apiserver/internal/child"
 )
 
 const (
@@ -25,24 +26,6 @@ const (
 	// tailLines is how much of a log a person needs to see why a process ended.
 	tailLines = 25
 )
-
-// launch runs a function on the one OS thread that starts all children. The kernel sends a child its parent-death signal
-// when the *thread* that started it ends, so that thread must live as long as this process: it is locked and never
-// ends. It is also the thread that may enter a network namespace for the time of a fork.
-var launch = sync.OnceValue(func() func(func()) {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
-	return func(f func()) {
-		done := make(chan struct{})
-		work <- func() { defer close(done); f() }
-		<-done
-	}
-})
 
 // process is a child with its log.
 type process struct {
@@ -84,7 +67,7 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	// A group of its own keeps a Ctrl-C of the terminal from us alone to pass on, in order. Pdeathsig ends the child
 	// when we end without stopping it: after a panic, or kill -9.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	launch()(func() { err = h.inside(p.cmd.Start) })
+	child.Launch(func() { err = h.inside(p.cmd.Start) })
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -22,7 +22,7 @@ var SampleGroupVersion = schema.GroupVersion{Group: "wardle.example.com", Versio
 // StartSampleAPIServer starts k8s.io/sample-apiserver, to compare our server with it, and registers its API. It has the
 // rights and the certificate of our servers, and its objects are in the etcd of kube-apiserver. Needs the network Loopback.
 func (e *Environment) StartSampleAPIServer(ctx context.Context, environment ...string) (*Server, error) {
-	if err := e.binaries.ensure(ctx, "sample-apiserver"); err != nil {
+	if err := e.binaries.Ensure(ctx, "sample-apiserver"); err != nil {
 		return nil, err
 	}
 	h := loopbackHost(&e.ports)

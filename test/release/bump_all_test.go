@@ -64,7 +64,7 @@ func TestBump(t *testing.T) {
 			t.Errorf("it does not say %q", want)
 		}
 	}
-	for file, want := range map[string]string{"go.mod": "k8s.io/apiserver " + staging, "README.md": staging, "pkg/envtest/pins.go": `DefaultMinor = "` + version[:strings.LastIndex(version, ".")] + `"`} {
+	for file, want := range map[string]string{"go.mod": "k8s.io/apiserver " + staging, "README.md": staging, "internal/controlplane/pins.go": `DefaultMinor = "` + version[:strings.LastIndex(version, ".")] + `"`} {
 		data, err := os.ReadFile(filepath.Join(tree, file))
 		if err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("%s: %v, want %q in it", file, err, want)
@@ -90,7 +90,7 @@ func TestBumpPatch(t *testing.T) {
 		{"git", "-c", "user.name=bump", "-c", "user.email=bump@localhost", "commit", "-qam", "older libraries"},
 		{"scripts/bump.sh", version},
 		// But for comments of pins, and for what go get leaves of indirect requirements.
-		{"git", "diff", "--exit-code", "kit", "--", ":!pkg/envtest/pins", ":!go.mod", ":!go.sum"},
+		{"git", "diff", "--exit-code", "kit", "--", ":!internal/controlplane/pins", ":!go.mod", ":!go.sum"},
 	} {
 		if _, err := run(t, tree, command[0], command[1:]...); err != nil {
 			t.Fatal(err)

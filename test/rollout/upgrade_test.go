@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"example.com/extension-apiserver/internal/controlplane"
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/test/fixture/api/v1"
@@ -32,7 +33,7 @@ func TestUpgrade(t *testing.T) {
 		from, to = to, from
 	}
 	t.Setenv("ENVTEST_K8S_VERSION", to)
-	dir, err := envtest.Setup(t.Context(), os.Stderr, "kube-apiserver")
+	dir, err := controlplane.Fill(t.Context(), os.Stderr, "kube-apiserver")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command build is go build of the commands run and setup, for a machine with empty caches, where all takes minutes: it tells how far it is, and
-// what helps when there is no space or no network; of run also how long it takes. It is compiled within seconds itself.
+// Command build is go build of the command run, for a machine with empty caches, where that takes minutes: it refuses what run would, tells how
+// long it takes and how far it is, and what helps when there is no space or no network. It is compiled within seconds itself.
 //
 // Usage: build FILE PACKAGE
 package main
@@ -13,10 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path"
 	"runtime"
 	"syscall"
 
+	"example.com/extension-apiserver/internal/controlplane"
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
@@ -28,13 +28,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := build(ctx, os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n", err)
+		fmt.Fprintf(os.Stderr, "run: %v\n", err)
 		os.Exit(1)
 	}
 }
 
 func build(ctx context.Context, file, pkg string) error {
-	if _, err := os.Stat(file); err != nil && path.Base(pkg) == "run" {
+	if _, err := controlplane.Find(ctx, os.Stderr); err != nil {
+		return err
+	}
+	if _, err := os.Stat(file); err != nil {
 		fmt.Fprintln(os.Stderr, firstRun(runtime.GOMAXPROCS(0), os.Getenv("KUBEBUILDER_ASSETS") != ""))
 	}
 	log := &gobuild.Log{}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package envtest
+package controlplane
 
 import (
 	"cmp"
@@ -123,6 +123,9 @@ func writePins(set, dir string) error {
 func buildArgs(set string) []string {
 	return []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(set, "k8s.io/kubernetes"))}
 }
+
+// VersionFlags stamp the version of DefaultMinor, for what is built with the libraries of the kit.
+func VersionFlags() string { return versionFlags(pinned(DefaultMinor, "k8s.io/kubernetes")) }
 
 // versionFlags stamp the version of Kubernetes in both packages that hold one. A plain build calls itself
 // v0.0.0-master+$Format:%H$, which neither kubectl nor the feature gates' emulation can parse.

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package envtest
+package controlplane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +15,18 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
+
+// asBuilder makes the test binary one of two processes that build.
+const asBuilder = "CONTROLPLANE_TEST_BUILDER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBuilder) != "" {
+		buildEtcd()
+	}
+	os.Exit(m.Run())
+}
 
 // script writes a program.
 func script(t *testing.T, path, body string) {
@@ -59,10 +67,10 @@ func TestGivenBinaries(t *testing.T) {
 				}
 			}
 			t.Setenv(assetsVariable, dir)
-			b, err := findBinaries(t.Context(), io.Discard)
+			b, err := Find(t.Context(), io.Discard)
 			wantError(t, err, tc.want...)
-			if len(tc.want) == 0 && (b.path("etcd") != filepath.Join(dir, "etcd") || strings.HasPrefix(b.path("kube-proxy"), dir)) {
-				t.Errorf("paths: got %s and %s, want the first in %s and the other in the cache", b.path("etcd"), b.path("kube-proxy"), dir)
+			if len(tc.want) == 0 && (b.Path("etcd") != filepath.Join(dir, "etcd") || strings.HasPrefix(b.Path("kube-proxy"), dir)) {
+				t.Errorf("paths: got %s and %s, want the first in %s and the other in the cache", b.Path("etcd"), b.Path("kube-proxy"), dir)
 			}
 		})
 	}
@@ -75,23 +83,14 @@ func TestGivenBinaries(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv(assetsVariable, dir)
-		_, err := findBinaries(t.Context(), io.Discard)
+		_, err := Find(t.Context(), io.Discard)
 		wantError(t, err, "its kubectl is not executable", "setup-envtest use 1.36")
 	})
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
-		_, err := findBinaries(t.Context(), io.Discard)
+		_, err := Find(t.Context(), io.Discard)
 		wantError(t, err, "KUBEBUILDER_ASSETS=bin/k8s", "expected an absolute path", "it has no etcd")
 	})
-}
-
-// TestStartRefusesGivenBinaries: Start looks at them first.
-func TestStartRefusesGivenBinaries(t *testing.T) {
-	t.Setenv(assetsVariable, t.TempDir())
-	_, err := Start(t.Context(), Options{})
-	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.36")
-	_, err = Setup(t.Context(), io.Discard, "etcd")
-	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.36")
 }
 
 // wantError checks that an error says all that is wanted, or that there is none.
@@ -111,7 +110,7 @@ func wantError(t *testing.T, err error, want ...string) {
 }
 
 // emptyCache makes the cache one that has nothing.
-func emptyCache(t *testing.T) *binaries {
+func emptyCache(t *testing.T) *Binaries {
 	t.Helper()
 	t.Setenv(cacheVariable, t.TempDir())
 	b, err := findCache(io.Discard)
@@ -119,6 +118,15 @@ func emptyCache(t *testing.T) *binaries {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestFillRefuses: what cannot be used is said before anything is built.
+func TestFillRefuses(t *testing.T) {
+	_, err := Fill(t.Context(), io.Discard, "kubelet")
+	wantError(t, err, `no program "kubelet"; there are etcd, kube-apiserver`)
+	t.Setenv(assetsVariable, t.TempDir())
+	_, err = Fill(t.Context(), io.Discard, "etcd")
+	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.36")
 }
 
 // TestCannotBuild: one clear error each.
@@ -144,48 +152,26 @@ func TestCannotBuild(t *testing.T) {
 		t.Setenv(cacheVariable, "/proc/cache") // root cannot either
 		b, err := findCache(io.Discard)
 		wantError(t, err)
-		wantError(t, b.ensure(t.Context(), "etcd"), "/proc/cache", "set EXTENSION_APISERVER_CACHE to a directory that can be written")
+		wantError(t, b.Ensure(t.Context(), "etcd"), "/proc/cache", "set EXTENSION_APISERVER_CACHE to a directory that can be written")
 	})
 	t.Run("no go command", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("PATH", t.TempDir())
-		wantError(t, b.ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or have kubectl of Kubernetes 1.36 in the directory that KUBEBUILDER_ASSETS names")
+		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or have kubectl of Kubernetes 1.36 in the directory that KUBEBUILDER_ASSETS names")
 	})
 	t.Run("no network and nothing cached", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("GOMODCACHE", t.TempDir())
 		t.Setenv("GOPROXY", "off")
-		wantError(t, b.ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off", "it needs the Go module proxy once")
+		wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off", "it needs the Go module proxy once")
 	})
 	t.Run("no space", func(t *testing.T) {
 		b := emptyCache(t)
 		dir := t.TempDir()
 		script(t, filepath.Join(dir, "go"), "#!/bin/sh\n[ \"$1\" = build ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-		wantError(t, b.ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
-		script(t, filepath.Join(dir, "go"), "#!/bin/sh\n[ \"$1\" = run ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
-		_, err := Build(t.Context(), "./nowhere")
-		wantError(t, err, "build ./nowhere", "no space left on device", "GB once, in the directories of go env GOCACHE")
+		wantError(t, b.Ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
 	})
-}
-
-// TestBusyPort: a port on which somebody listens is not handed out.
-func TestBusyPort(t *testing.T) {
-	var ps ports
-	first, err := ps.take()
-	ps.release()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	defer ps.release()
-	if second, err := ps.take(); err != nil || second == first {
-		t.Errorf("got port %d (%v), on which somebody listens", second, err)
-	}
 }
 
 // TestFilledCacheIsNotWritten: what is built is used without a lock, a go command or a right to write.
@@ -194,7 +180,7 @@ func TestFilledCacheIsNotWritten(t *testing.T) {
 	script(t, filepath.Join(b.cache, "etcd"), "")
 	before := listing(t, b.cache)
 	t.Setenv("PATH", t.TempDir())
-	wantError(t, b.ensure(t.Context(), "etcd"))
+	wantError(t, b.Ensure(t.Context(), "etcd"))
 	if after := listing(t, b.cache); after != before {
 		t.Errorf("files: got %s, want %s", after, before)
 	}
@@ -225,19 +211,19 @@ echo exit 0 >>"$2/server"`)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	ctx, cut := context.WithCancelCause(t.Context())
 	go func() {
-		_ = eventually(t.Context(), "the build to begin", 10*time.Second, func(context.Context) error {
+		_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 			_, err := os.Stat(filepath.Join(bin, "begun"))
-			return err
+			return err == nil, nil
 		})
 		cut(errors.New("cut short"))
 	}()
-	wantError(t, b.ensure(ctx, "etcd"), "build etcd", "cut short")
-	if len(b.missing("etcd")) != 1 {
+	wantError(t, b.Ensure(ctx, "etcd"), "build etcd", "cut short")
+	if len(b.Missing("etcd")) != 1 {
 		t.Fatalf("etcd is in the cache, after %s", listing(t, b.cache))
 	}
 	script(t, filepath.Join(bin, "fast"), "")
-	wantError(t, b.ensure(t.Context(), "etcd"))
-	if out, err := exec.CommandContext(t.Context(), b.path("etcd")).CombinedOutput(); err != nil {
+	wantError(t, b.Ensure(t.Context(), "etcd"))
+	if out, err := exec.CommandContext(t.Context(), b.Path("etcd")).CombinedOutput(); err != nil {
 		t.Errorf("the program of the second build: %v: %s", err, out)
 	}
 }
@@ -258,7 +244,7 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	for i := range outputs {
 		both.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), asParent+"=build")
+			cmd.Env = append(os.Environ(), asBuilder+"=1")
 			out, err := cmd.CombinedOutput()
 			if outputs[i] = string(out); err != nil {
 				t.Errorf("build: %v: %s", err, out)
@@ -273,7 +259,7 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	if said := strings.Join(outputs, ""); !strings.Contains(said, "waits for another process") || !strings.Contains(said, "builds etcd in "+b.cache) {
 		t.Errorf("the two said %q, want one that builds and one that waits", said)
 	}
-	if out, err := exec.CommandContext(t.Context(), b.path("etcd"), "--version").CombinedOutput(); err != nil || majorMinor(string(out)) != "3.6" {
+	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil || majorMinor(string(out)) != "3.6" {
 		t.Errorf("etcd --version: %s (%v), want 3.6", out, err)
 	}
 }
@@ -282,82 +268,11 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 func buildEtcd() {
 	b, err := findCache(os.Stderr)
 	if err == nil {
-		err = b.ensure(context.Background(), "etcd")
+		err = b.Ensure(context.Background(), "etcd")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-// giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
-func giveBinaries(t *testing.T) (cache *binaries) {
-	t.Helper()
-	filled, err := findCache(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := filled.ensure(t.Context(), givenBinaries...); err != nil {
-		t.Fatal(err)
-	}
-	given := t.TempDir()
-	for _, name := range givenBinaries {
-		if err := os.Symlink(filled.path(name), filepath.Join(given, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv(assetsVariable, given)
-	return emptyCache(t)
-}
-
-// TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
-func TestControllersFail(t *testing.T) {
-	giveBinaries(t)
-	server, err := Build(t.Context(), fixtureServer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", t.TempDir())
-	var progress bytes.Buffer
-	e := New(t, Options{Server: server, Progress: &progress})
-	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager", "install Go, or have kube-controller-manager of Kubernetes 1.36")
-	client, err := e.AdminClient()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{}); err != nil || e.ControllersStarted() || e.Failure() != nil {
-		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err, e.ControllersStarted(), e.Failure())
-	}
-	if !strings.Contains(progress.String(), "No namespace is deleted") {
-		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
-	}
-}
-
-// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
-// meanwhile and then do their work.
-func TestControllersLater(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds kube-controller-manager")
-	}
-	empty := giveBinaries(t)
-	e := New(t, Options{Progress: os.Stderr})
-	if e.ControllersStarted() {
-		t.Error("the controllers run already, want that their build begins when the API is there")
-	}
-	if err := e.WaitControllers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := listing(t, empty.cache); strings.Contains(got, "kube-apiserver") {
-		t.Errorf("the cache has %s, want nothing that was given", got)
-	}
-	client, err := e.AdminClient()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Only the controllers make it.
-	e.Eventually(t, "the ServiceAccount default", time.Minute, func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package envtest
+package controlplane
 
 import (
 	"cmp"
@@ -27,20 +27,20 @@ const (
 	cacheVariable = "EXTENSION_APISERVER_CACHE"
 )
 
-// givenBinaries are those of kubebuilder's envtest.
-var givenBinaries = []string{"etcd", "kube-apiserver", "kubectl"}
+// Given are those of kubebuilder's envtest.
+var Given = []string{"etcd", "kube-apiserver", "kubectl"}
 
-// binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that does
+// Binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that does
 // not have in the cache.
-type binaries struct {
+type Binaries struct {
 	given string // empty without KUBEBUILDER_ASSETS
 	cache string
 	// progress gets lines while something takes long.
 	progress io.Writer
 }
 
-// findBinaries finds both places, and checks what KUBEBUILDER_ASSETS names. Nothing is built yet.
-func findBinaries(ctx context.Context, progress io.Writer) (*binaries, error) {
+// Find finds both places, and checks what KUBEBUILDER_ASSETS names. Nothing is built yet.
+func Find(ctx context.Context, progress io.Writer) (*Binaries, error) {
 	b, err := findCache(progress)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func findBinaries(ctx context.Context, progress io.Writer) (*binaries, error) {
 	return b, b.checkGiven(ctx)
 }
 
-func findCache(progress io.Writer) (*binaries, error) {
+func findCache(progress io.Writer) (*Binaries, error) {
 	if err := checkMinor(); err != nil {
 		return nil, err
 	}
@@ -66,48 +66,49 @@ func findCache(progress io.Writer) (*binaries, error) {
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own", cacheVariable, root)
 	}
-	return &binaries{cache: filepath.Join(root, "controlplane", Minor()+"-"+cacheKey()), progress: progress}, nil
+	return &Binaries{cache: filepath.Join(root, "controlplane", Minor()+"-"+cacheKey()), progress: progress}, nil
 }
 
-// path is where a program is, or will be when it is built.
-func (b *binaries) path(name string) string {
-	if given := filepath.Join(b.given, name); b.given != "" && executable(given) {
+// Path is where a program is, or will be when it is built.
+func (b *Binaries) Path(name string) string {
+	if given := filepath.Join(b.given, name); b.given != "" && Executable(given) {
 		return given
 	}
 	return filepath.Join(b.cache, name)
 }
 
-func executable(path string) bool {
+// Executable says whether there is a file that can be run.
+func Executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its name
+// Missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its name
 // last, and the directory is named after all that it depends on.
-func (b *binaries) missing(names ...string) []program {
+func (b *Binaries) Missing(names ...string) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
-		return !slices.Contains(names, p.name) || executable(b.path(p.name))
+		return !slices.Contains(names, p.name) || Executable(b.Path(p.name))
 	})
 }
 
 // checkGiven refuses a directory that lacks a program or has another version of it.
-func (b *binaries) checkGiven(ctx context.Context) error {
+func (b *Binaries) checkGiven(ctx context.Context) error {
 	var errs []error
 	if !filepath.IsAbs(b.given) {
 		errs = append(errs, errors.New("expected an absolute path"))
 	}
-	for _, name := range givenBinaries {
+	for _, name := range Given {
 		switch _, err := os.Stat(filepath.Join(b.given, name)); {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("it has no %s", name))
-		case !executable(filepath.Join(b.given, name)):
+		case !Executable(filepath.Join(b.given, name)):
 			errs = append(errs, fmt.Errorf("its %s is not executable", name))
 		}
 	}
 	etcd := majorMinor(pinned(Minor(), "go.etcd.io/etcd/server/v3"))
 	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor(), "kube-controller-manager": Minor(), "kubectl": Minor()} {
 		path := filepath.Join(b.given, name)
-		if !executable(path) {
+		if !Executable(path) {
 			continue // said already, or not needed
 		}
 		args := []string{"--version"}
@@ -121,7 +122,7 @@ func (b *binaries) checkGiven(ctx context.Context) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("use %s=%s: %s; unset it, or install %s of Kubernetes %s there: setup-envtest use %[5]s",
-			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(givenBinaries, ", "), Minor())
+			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(Given, ", "), Minor())
 	}
 	return nil
 }
@@ -136,9 +137,9 @@ func majorMinor(text string) string {
 	return ""
 }
 
-// ensure builds those of the programs that are nowhere, one builder of a cache at a time.
-func (b *binaries) ensure(ctx context.Context, names ...string) error {
-	if len(b.missing(names...)) == 0 {
+// Ensure builds those of the programs that are nowhere, one builder of a cache at a time.
+func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
+	if len(b.Missing(names...)) == 0 {
 		return nil
 	}
 	if err := os.MkdirAll(b.cache, 0o700); err != nil {
@@ -156,7 +157,7 @@ func (b *binaries) ensure(ctx context.Context, names ...string) error {
 		return err
 	}
 	// Again: the other process built them.
-	missing := b.missing(names...)
+	missing := b.Missing(names...)
 	for len(missing) > 0 {
 		n := slices.IndexFunc(missing, func(p program) bool { return p.set() != missing[0].set() })
 		if n < 0 {
@@ -170,7 +171,7 @@ func (b *binaries) ensure(ctx context.Context, names ...string) error {
 	return nil
 }
 
-func (b *binaries) notWritable(err error) error {
+func (b *Binaries) notWritable(err error) error {
 	return fmt.Errorf("build the control plane: %w; %s", err, cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a directory that can be written"))
 }
 
@@ -188,14 +189,10 @@ func waitForLock(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// Setup builds programs that a control plane can have, unless they are in the cache, and returns its directory; default: all of them. It
-// uses nothing of KUBEBUILDER_ASSETS, but refuses what New would, before minutes are spent. Progress gets a line every ten seconds, the first after
-// two; nil means none. The error is about that, about a name that is no program's, or why one could not be built.
-func Setup(ctx context.Context, progress io.Writer, names ...string) (dir string, err error) {
-	if progress == nil {
-		progress = io.Discard
-	}
-	b, err := findBinaries(ctx, progress)
+// Fill builds programs, unless they are in the cache, and returns its directory; default: all. It uses nothing of KUBEBUILDER_ASSETS, but
+// refuses what it names wrongly, before minutes are spent. The error may also be about a name that is no program's.
+func Fill(ctx context.Context, progress io.Writer, names ...string) (dir string, err error) {
+	b, err := Find(ctx, progress)
 	if err != nil {
 		return "", err
 	}
@@ -212,5 +209,5 @@ func Setup(ctx context.Context, progress io.Writer, names ...string) (dir string
 	if len(names) == 0 {
 		names = all
 	}
-	return b.cache, b.ensure(ctx, names...)
+	return b.cache, b.Ensure(ctx, names...)
 }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"example.com/extension-apiserver/internal/controlplane"
+)
+
+// wantError checks that an error says all that is wanted.
+func wantError(t *testing.T, err error, want ...string) {
+	t.Helper()
+	for _, text := range want {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want an error with %q", err, text)
+		}
+	}
+}
+
+// TestStartRefusesGivenBinaries: Start looks at them first.
+func TestStartRefusesGivenBinaries(t *testing.T) {
+	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
+	_, err := Start(t.Context(), Options{})
+	wantError(t, err, "it has no kube-apiserver")
+}
+
+// TestBuildWithoutSpace: the error says what is needed.
+func TestBuildWithoutSpace(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ \"$1\" = run ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n"
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	_, err := Build(t.Context(), "./nowhere")
+	wantError(t, err, "build ./nowhere", "no space left on device", "GB once, in the directories of go env GOCACHE")
+}
+
+// giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
+func giveBinaries(t *testing.T) (given, cache string) {
+	t.Helper()
+	filled, err := controlplane.Fill(t.Context(), os.Stderr, controlplane.Given...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, cache = t.TempDir(), t.TempDir()
+	for _, name := range controlplane.Given {
+		if err := os.Symlink(filepath.Join(filled, name), filepath.Join(given, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("KUBEBUILDER_ASSETS", given)
+	t.Setenv("EXTENSION_APISERVER_CACHE", cache)
+	return given, cache
+}
+
+// TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
+func TestControllersFail(t *testing.T) {
+	giveBinaries(t)
+	server, err := Build(t.Context(), fixtureServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	var progress bytes.Buffer
+	e := New(t, Options{Server: server, Progress: &progress})
+	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager", "install Go, or have kube-controller-manager of Kubernetes 1.36")
+	client, err := e.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{}); err != nil || e.ControllersStarted() || e.Failure() != nil {
+		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err, e.ControllersStarted(), e.Failure())
+	}
+	if !strings.Contains(progress.String(), "No namespace is deleted") {
+		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
+	}
+}
+
+// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
+// meanwhile and then do their work.
+func TestControllersLater(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds kube-controller-manager")
+	}
+	_, empty := giveBinaries(t)
+	e := New(t, Options{Progress: os.Stderr})
+	if e.ControllersStarted() {
+		t.Error("the controllers run already, want that their build begins when the API is there")
+	}
+	if err := e.WaitControllers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil || len(given) > 0 {
+		t.Errorf("the cache has %s (%v), want nothing that was given", given, err)
+	}
+	client, err := e.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Only the controllers make it.
+	e.Eventually(t, "the ServiceAccount default", time.Minute, func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
