@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,6 +228,43 @@ echo exit 0 >>"$2/server"`)
 	wantError(t, b.Ensure(t.Context(), "etcd"))
 	if out, err := exec.CommandContext(t.Context(), b.Path("etcd")).CombinedOutput(); err != nil {
 		t.Errorf("the program of the second build: %v: %s", err, out)
+	}
+}
+
+// TestDownloadIsCut: a download that ends in the middle is named, with what is needed, and the next try goes on.
+func TestDownloadIsCut(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, upstream, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	// What go downloaded has the layout of a module proxy.
+	files := http.FileServer(http.Dir(filepath.Join(modules, "cache", "download")))
+	var broken atomic.Bool
+	broken.Store(true)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".zip") && broken.Load() {
+			w.Header().Set("Content-Length", "1000000")
+			fmt.Fprint(w, "PK")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		files.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	b := emptyCache(t)
+	t.Setenv("GOMODCACHE", t.TempDir())
+	t.Cleanup(func() { // the files are read-only
+		if out, err := exec.Command("go", "clean", "-modcache").CombinedOutput(); err != nil {
+			t.Errorf("go clean: %v: %s", err, out)
+		}
+	})
+	t.Setenv("GOPROXY", proxy.URL+","+upstream)
+	wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "unexpected EOF", "it needs the Go module proxy once")
+	broken.Store(false)
+	wantError(t, b.Ensure(t.Context(), "etcd"))
+	if len(b.Missing("etcd")) > 0 {
+		t.Error("etcd is not in the cache after the second try")
 	}
 }
 

@@ -54,6 +54,7 @@ func TestFailure(t *testing.T) {
 		"compile: write /tmp/x: disk quota exceeded\n":                                   "quota exceeded; it needs 4 GB once",
 		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; it needs the Go module proxy once",
 		"go: k8s.io/a: Get \"https://x/y\": dial tcp 10.0.0.1:443: connection refused\n": "connection refused; it needs the Go module proxy once",
+		"k8s.io/a@v1: Get \"https://x/y.zip\": EOF\n":                                    "EOF; it needs the Go module proxy once",
 		"go: k8s.io/a@v1: read \"https://x/y.zip\": unexpected EOF\n":                    "unexpected EOF; it needs the Go module proxy once",
 	} {
 		log := &Log{}
