@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,30 +37,36 @@ func TestLeaseGivenBack(t *testing.T) {
 	}
 }
 
-// TestLeaseLost: a Lease that cannot be renewed cancels the context before another process can acquire it.
-func TestLeaseLost(t *testing.T) {
-	t.Parallel()
-	core := fake.NewClientset()
-	var broken atomic.Bool
-	core.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return broken.Load() && action.GetVerb() != "create", nil, errors.New("no answer")
-	})
-	c := Client{&cluster.Cluster{Core: core}}
-	err := c.Exclusive(t.Context(), leased, func(ctx context.Context) error {
-		broken.Store(true)
-		began := time.Now()
-		select {
-		case <-ctx.Done():
-		case <-time.After(2 * leaseDuration):
-			t.Error("nobody said that the Lease is lost")
-		}
-		if took := time.Since(began); took >= leaseDuration {
-			t.Errorf("it was said after %s, when somebody else could have it", took)
-		}
-		return context.Cause(ctx)
-	})
-	if !errors.Is(err, errLeaseLost) {
-		t.Errorf("got %v, want %v", err, errLeaseLost)
+// TestLeaseOutage: a kube-apiserver that answers nothing, for as long as its restart takes, takes the Lease from nobody. When it is
+// away for longer, the context is cancelled before another process can acquire the Lease.
+func TestLeaseOutage(t *testing.T) {
+	for outage, want := range map[time.Duration]error{35 * time.Second: nil, 2 * leaseDuration: errLeaseLost} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core := fake.NewClientset()
+				var broken atomic.Bool
+				core.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return broken.Load(), nil, errors.New("no answer")
+				})
+				err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased, func(ctx context.Context) error {
+					broken.Store(true)
+					began := time.Now()
+					time.AfterFunc(outage, func() { broken.Store(false) })
+					select {
+					case <-ctx.Done():
+					case <-time.After(outage + 2*leaseDuration):
+						return nil
+					}
+					if took := time.Since(began); took >= leaseDuration {
+						t.Errorf("it was said after %s, when somebody else could have it", took)
+					}
+					return context.Cause(ctx)
+				})
+				if !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			})
+		})
 	}
 }
 
