@@ -8,9 +8,9 @@
 //
 // # Programs
 //
-// etcd, kube-apiserver, kube-controller-manager and kubectl are built from source with the versions that this package pins, once for
-// all projects of a machine: 6 to 10 minutes on 2 cores, and 550 MB of disk with all that there can be. That needs the go command, and
-// the first time the Go module proxy. Environment variables change what they are and where:
+// etcd, kube-apiserver, kube-controller-manager and kubectl are built from source with pinned versions, once for all projects of a
+// machine: 6 to 10 minutes on 2 cores, and 550 MB of disk with all that there can be. That needs the go command, and the first time the Go
+// module proxy. Environment variables change what they are and where:
 //
 //   - ENVTEST_K8S_VERSION is the minor of Kubernetes, such as 1.35. Default: DefaultMinor.
 //   - EXTENSION_APISERVER_CACHE is the directory of the cache, an absolute path. Default: extension-apiserver in the user's cache
