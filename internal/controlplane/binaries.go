@@ -83,9 +83,12 @@ func Executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its name
+// Has says whether a program is there, or must be built.
+func (b *Binaries) Has(name string) bool { return len(b.missing(name)) == 0 }
+
+// missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its name
 // last, and the directory is named after all that it depends on.
-func (b *Binaries) Missing(names ...string) []program {
+func (b *Binaries) missing(names ...string) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
 		return !slices.Contains(names, p.name) || Executable(b.Path(p.name))
 	})
@@ -139,7 +142,7 @@ func majorMinor(text string) string {
 
 // Ensure builds those of the programs that are nowhere, one builder of a cache at a time.
 func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
-	if len(b.Missing(names...)) == 0 {
+	if len(b.missing(names...)) == 0 {
 		return nil
 	}
 	if err := os.MkdirAll(b.cache, 0o700); err != nil {
@@ -157,7 +160,7 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 		return err
 	}
 	// Again: the other process built them.
-	missing := b.Missing(names...)
+	missing := b.missing(names...)
 	for len(missing) > 0 {
 		n := slices.IndexFunc(missing, func(p program) bool { return p.set() != missing[0].set() })
 		if n < 0 {

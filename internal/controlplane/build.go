@@ -68,7 +68,7 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 // Download fetches the modules of what must be built, as far as it comes: what is wrong is said when they are built.
 func (b *Binaries) Download(ctx context.Context, names ...string) {
 	packages := map[string][]string{} // by their pins
-	for _, p := range b.Missing(names...) {
+	for _, p := range b.missing(names...) {
 		packages[p.set()] = append(packages[p.set()], p.pkg)
 	}
 	for set, packages := range packages {

@@ -22,7 +22,7 @@ type controllers struct {
 
 // startControllers starts the controllers, unless they must be built, which takes minutes: nothing that Start does needs them.
 func (e *Environment) startControllers() error {
-	if len(e.binaries.Missing(controllerManager)) > 0 {
+	if !e.binaries.Has(controllerManager) {
 		return nil
 	}
 	return e.runControllers()

@@ -26,7 +26,7 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	kit := goMod(t, filepath.Join("..", "..", "go.mod"))
-	pins, err := filepath.Glob(filepath.Join("..", "..", "pkg", "envtest", "pins", "[0-9]*.mod"))
+	pins, err := filepath.Glob(filepath.Join("..", "..", "internal", "controlplane", "pins", "[0-9]*.mod"))
 	if err != nil || len(pins) < 3 {
 		t.Fatalf("pinned control planes: %q (%v), want three", pins, err)
 	}

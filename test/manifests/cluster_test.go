@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 		{"one replica", testOneReplica, false},
 		{"rights of certgen", testCertgen, true},
 		{"rights of the server", testServerRights, true},
-		{"metrics of alerts and dashboard", testMetrics, false},
+		{"metrics of alerts and dashboard", testMetrics, true},
 	} {
 		if step.long && testing.Short() {
 			continue

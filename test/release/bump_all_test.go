@@ -33,7 +33,7 @@ func pinned(t *testing.T, pins string) (version, staging string) {
 }
 
 // pins is where versions for the tests are pinned.
-var pins = filepath.Join("..", "..", "pkg", "envtest", "pins")
+var pins = filepath.Join("..", "..", "internal", "controlplane", "pins")
 
 // run runs a command in a copy of the tree.
 func run(t *testing.T, tree, command string, args ...string) (string, error) {

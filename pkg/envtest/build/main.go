@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command build is go build of the command run, for a machine with empty caches, where that takes minutes: it refuses what run would, tells how
-// long it takes and how far it is, and what helps when there is no space or no network. It is compiled within seconds itself.
+// Command build is go build of the command run, for a machine with empty caches, where that takes minutes: it refuses a wrong KUBEBUILDER_ASSETS
+// first, tells how long it takes and how far it is, and what helps when there is no space or no network. It is compiled within seconds itself.
 //
 // Usage: build FILE PACKAGE
 package main

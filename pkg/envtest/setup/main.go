@@ -2,7 +2,8 @@
 
 // Command setup builds what a control plane for tests consists of into the cache that all projects of a machine share, and prints its
 // directory: those of the programs etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver, proxy-server and
-// proxy-agent that its arguments name, or all. Nobody needs to run it: a test builds what it needs. It fills the cache before tests, as on a CI machine, and finds kubectl. A second run does nothing.
+// proxy-agent that its arguments name, or all. Nobody needs to run it: a test builds what it needs. It fills the cache before tests, as on a
+// CI machine, and finds kubectl. A second run does nothing.
 package main
 
 import (
