@@ -51,7 +51,7 @@ func TestCluster(t *testing.T) {
 		long bool
 	}{
 		{"every object is admitted", testAdmitted, false},
-		{"every object of konnectivity is admitted", testKonnectivity, false},
+		{"every object of konnectivity is admitted", testKonnectivity, true},
 		{"one replica", testOneReplica, false},
 		{"rights of certgen", testCertgen, true},
 		{"rights of the server", testServerRights, true},
