@@ -340,7 +340,7 @@ func TestMaintainExpired(t *testing.T) {
 }
 
 // TestMaintainRecreatedAPIService: an APIService that was deleted and created again during a rotation, without a caBundle, gets the CAs in the
-// Secret. Where the certificate expired meanwhile, the error says how to begin anew.
+// Secret. Where the certificate expired meanwhile, the error says how to begin again.
 func TestMaintainRecreatedAPIService(t *testing.T) {
 	f := newFakeInSecrets(t)
 	f.runTo(ServingCA, "trust", EventObserved)
