@@ -5,6 +5,7 @@ package rotation
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -216,6 +217,54 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 				t.Errorf("it left a record: %s", f.stateText())
 			}
 		})
+	}
+}
+
+// TestPreflightWaits: what may pass by itself, such as a kube-apiserver that restarts, is waited for before a rotation begins, but not for long.
+// Anything else is a refusal at once.
+func TestPreflightWaits(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		err      error
+		failures int
+		refused  bool
+		waited   time.Duration
+	}{
+		{"restarted", fmt.Errorf("dial: %w", syscall.ECONNREFUSED), 3, false, 6 * time.Second},
+		{"too long", fmt.Errorf("dial: %w", syscall.ECONNREFUSED), 1000, true, preflightTimeout},
+		{"busy", &cluster.StatusError{Status: 429}, 3, false, 6 * time.Second},
+		{"forbidden", &cluster.StatusError{Status: 403}, 3, true, 0},
+	} {
+		for _, rotation := range Rotations() {
+			t.Run(tc.name+"/"+rotation, func(t *testing.T) {
+				f := newFake(t)
+				left, began, waits := tc.failures, f.now, 0
+				f.failAnswer = func() error {
+					if left--; left >= 0 {
+						return tc.err
+					}
+					return nil
+				}
+				opts, waited := f.options(rotation), time.Duration(-1)
+				opts.Progress = func(e Event) {
+					if e.Step == "preflight" {
+						waits++
+					} else if waited < 0 {
+						waited = f.now.Sub(began)
+					}
+				}
+				_, err := Run(t.Context(), opts)
+				if tc.refused {
+					waited = f.now.Sub(began)
+				}
+				if refused, ok := errors.AsType[*certs.RefusedError](err); ok != tc.refused || err != nil && !ok || ok && !strings.Contains(refused.Reason, tc.err.Error()) || tc.refused == (f.state() != nil) {
+					t.Errorf("got %v and the record %s, want refused %t", err, f.stateText(), tc.refused)
+				}
+				if waited != tc.waited || waits != min(1, int(tc.waited)) {
+					t.Errorf("it waited %s and said so %d times, want %s", waited, waits, tc.waited)
+				}
+			})
+		}
 	}
 }
 

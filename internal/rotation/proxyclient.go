@@ -95,22 +95,22 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 		if p.opts.Observer == nil {
 			continue
 		}
-		if err := p.refuse(p.allowedByConfigMap(ctx, leaf.Certificate)); err != nil {
+		if err := p.allowedByConfigMap(ctx, leaf.Certificate); err != nil {
 			return err
 		}
 	}
 	if p.opts.Observer == nil {
 		return nil
 	}
-	if err := p.refuse(p.countKubeAPIServers(ctx)); err != nil {
+	if err := p.countKubeAPIServers(ctx); err != nil {
 		return err
 	}
 	if p.makeCA != nil {
-		if err := p.refuse(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, nil, metav1.DryRunAll)); err != nil {
+		if err := p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, nil, metav1.DryRunAll); err != nil {
 			return err
 		}
 	}
-	return p.refuse(p.proxyAnswers(ctx))
+	return p.proxyAnswers(ctx)
 }
 
 // countKubeAPIServers returns an error when there are more kube-apiservers than were named or found: one that keeps its certificate is refused once the

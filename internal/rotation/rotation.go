@@ -47,6 +47,8 @@ const (
 	DefaultSettle = 90 * time.Second
 
 	defaultPoll = 2 * time.Second
+	// preflightTimeout is longer than a kube-apiserver takes to restart, and short for somebody who has to put something right.
+	preflightTimeout = 30 * time.Second
 )
 
 // Observer is what a rotation sees and changes of a cluster; *Cluster is one.
@@ -130,7 +132,7 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 			_, err = p.readCA(p.caDir)
 		}
 		if err == nil {
-			err = p.preflight(ctx)
+			err = p.begin(ctx)
 		}
 		if err != nil {
 			p.state = nil
@@ -138,6 +140,17 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 		}
 		return p.run(ctx)
 	})
+}
+
+// begin returns nil when all is well, and otherwise what is not as a refusal. What may pass by itself, such as a kube-apiserver that restarts, it
+// waits for.
+func (p *procedure) begin(ctx context.Context) error {
+	preflight := &step{name: "preflight", timeout: min(p.opts.Timeout, preflightTimeout)}
+	err := p.await(ctx, preflight, nil, stopping(p.preflight))
+	if blocked, ok := errors.AsType[*BlockedError](err); ok {
+		return p.refuse(blocked.Missing)
+	}
+	return err
 }
 
 // Abort takes the unfinished rotation that is recorded back. After its first step of distrust that is *certs.RefusedError.

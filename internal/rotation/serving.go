@@ -107,7 +107,7 @@ func (p *procedure) checkServing(ctx context.Context) error {
 		if err := p.checkNewCA(leaf.Certificate); err != nil {
 			return err
 		}
-		if err := p.refuse(p.opts.Observer.MayChangeTrust(ctx, p.opts.Service)); err != nil {
+		if err := p.opts.Observer.MayChangeTrust(ctx, p.opts.Service); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	} else {
 		p.countKnown(ctx) // the job in a cluster has no right to list Leases there
 	}
-	return p.refuse(p.servedEverywhere(ctx, leaf.Certificate))
+	return p.servedEverywhere(ctx, leaf.Certificate)
 }
 
 // countKnown says where kube-apiservers cannot be asked one by one, as behind the load balancer of a managed cluster.
@@ -163,10 +163,12 @@ func (p *procedure) note(message string) {
 	}
 }
 
-// refuse turns what is not right before a rotation begins into a refusal.
+// refuse turns what is not right before a rotation begins into a refusal, unless it is one.
 func (p *procedure) refuse(err error) error {
-	if err == nil {
-		return nil
+	_, refused := errors.AsType[*certs.RefusedError](err)
+	_, owned := errors.AsType[*cluster.OwnedError](err)
+	if refused || owned {
+		return err
 	}
 	return &certs.RefusedError{Path: p.opts.store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
 }

@@ -39,7 +39,8 @@ type step struct {
 	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing. A *stopError
 	// means that waiting is no help.
 	observed func(context.Context) error
-	hold     bool // wait before the next step, see Options.Hold
+	timeout  time.Duration // to be observed; 0 means Options.Timeout
+	hold     bool          // wait before the next step, see Options.Hold
 	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days
 	// later. A step that has not begun needs what the one before it held, if that held.
 	needs func(context.Context) error
@@ -61,7 +62,7 @@ type procedure struct {
 	leafDirs []string                                     // and of the leaf's
 	makeCA   func(leaf *x509.Certificate) certs.CAOptions // nil where the CA stays
 	issue    func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
-	// preflight refuses to begin where something is not right already, besides the CA that signs.
+	// preflight returns what is not right already, besides the CA that signs.
 	preflight func(context.Context) error
 	*pairs    // nil until they are staged, see loaded
 
