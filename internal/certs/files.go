@@ -72,7 +72,7 @@ func WriteFiles(dir string, files Files) error {
 		return err
 	}
 	// From here on the new files are current; what is left is repeated by repairLinks if it does not come to its end.
-	if err := replaceLink(dir, version, dataLink); err != nil {
+	if err := ReplaceLink(dir, version, dataLink); err != nil {
 		return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -80,7 +80,7 @@ func WriteFiles(dir string, files Files) error {
 		if target, err := os.Readlink(filepath.Join(dir, name)); err == nil && target == link {
 			continue
 		}
-		if err := replaceLink(dir, link, name); err != nil {
+		if err := ReplaceLink(dir, link, name); err != nil {
 			return err
 		}
 	}
@@ -165,8 +165,8 @@ func writeFile(path string, file File) error {
 	return nil
 }
 
-// replaceLink makes dir/name a symlink to target in one step, whatever file it was before.
-func replaceLink(dir, target, name string) error {
+// ReplaceLink makes dir/name a symlink to target in one step, whatever file it was before.
+func ReplaceLink(dir, target, name string) error {
 	link := func(tmp string) error { return os.Symlink(target, tmp) }
 	return inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
@@ -183,7 +183,7 @@ func repairLinks(dir string) error {
 	}
 	for _, e := range entries {
 		if _, err := os.Lstat(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrNotExist) {
-			if err := replaceLink(dir, filepath.Join(dataLink, e.Name()), e.Name()); err != nil {
+			if err := ReplaceLink(dir, filepath.Join(dataLink, e.Name()), e.Name()); err != nil {
 				return err
 			}
 		}

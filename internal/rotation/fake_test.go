@@ -42,6 +42,7 @@ type fakeCluster struct {
 	second   certs.Bundle      // of v2
 	other    *x509.Certificate // what the second one trusts besides
 	proxies  []string          // the directories of the kube-apiservers
+	kubeadm  bool              // they read kubeadm's files beside those
 	version  int
 	trusted  certs.Bundle // of the trust ConfigMap
 	names    string       // allowed ones, JSON
@@ -142,7 +143,7 @@ func newFakeInSecrets(t *testing.T) *fakeCluster {
 // store is opened anew, as a new process does.
 func (f *fakeCluster) store() certs.Store {
 	if f.secrets.Cluster == nil {
-		return certs.Dir(f.dir)
+		return directory{Dir: certs.Dir(f.dir), wrote: f.step}
 	}
 	s, err := openSecrets(f.t.Context(), Options{Service: service, Observer: f.secrets, Now: f.secrets.Now, Secret: "s", CASecret: "ca"})
 	if err != nil {
@@ -156,7 +157,30 @@ func (f *fakeCluster) storeOf(name string) certs.Store {
 	if name == certs.ServingDir || name == certs.ServingCADir {
 		return f.store()
 	}
-	return certs.Dir(f.dir)
+	return directory{Dir: certs.Dir(f.dir), wrote: f.step}
+}
+
+// newFakeOfKubeadm has the front proxy's files under kubeadm's names.
+func newFakeOfKubeadm(t *testing.T) *fakeCluster {
+	t.Helper()
+	f := newFake(t)
+	f.kubeadm = true
+	for _, name := range []string{certs.FrontProxyCADir, certs.FrontProxyClientDir} {
+		pair, err := certs.ReadKeyPair(filepath.Join(f.dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(f.dir, name+".crt"), append([]byte("kubeadm\n"), pair.CertPEM...), 0o644)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(f.dir, name+".key"), pair.KeyPEM, 0o600)
+		}
+		if err == nil {
+			err = os.RemoveAll(filepath.Join(f.dir, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
 }
 
 // rotationCase is a rotation and where its pairs are.
@@ -166,7 +190,10 @@ type rotationCase struct {
 }
 
 func rotationCases() []rotationCase {
-	out := []rotationCase{{"serving in Secrets", Serving, newFakeInSecrets}, {"serving-ca in Secrets", ServingCA, newFakeInSecrets}}
+	out := []rotationCase{
+		{"serving in Secrets", Serving, newFakeInSecrets}, {"serving-ca in Secrets", ServingCA, newFakeInSecrets},
+		{"proxy-client of kubeadm", ProxyClient, newFakeOfKubeadm}, {"front-proxy-ca of kubeadm", FrontProxyCA, newFakeOfKubeadm},
+	}
 	for _, r := range Rotations() {
 		out = append(out, rotationCase{r, r, newFake})
 	}

@@ -52,6 +52,12 @@ type loaded struct {
 // inUse is what the kube-apiserver with that directory presents.
 func (f *fakeCluster) inUse(dir string) (*x509.Certificate, error) {
 	cert, err := certs.ReadCertificate(certs.Dir(dir), "")
+	if f.kubeadm {
+		var pair *certs.KeyPair // which never fail to match
+		if pair, err = certs.ReadKeyPair(dir + ".crt"); err == nil {
+			cert = pair.Certificate
+		}
+	}
 	l := f.slow[dir]
 	switch {
 	case err != nil || l == nil || cert.Equal(l.cert):
@@ -66,7 +72,7 @@ func (f *fakeCluster) inUse(dir string) (*x509.Certificate, error) {
 }
 
 func (f *fakeCluster) bundleIn(dir string) certs.Bundle {
-	data, err := os.ReadFile(filepath.Join(dir, certs.BundleFile))
+	data, err := os.ReadFile(f.proxyFile(dir, certs.BundleFile))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -75,6 +81,14 @@ func (f *fakeCluster) bundleIn(dir string) certs.Bundle {
 		f.t.Fatal(err)
 	}
 	return bundle
+}
+
+// proxyFile is where a kube-apiserver reads a file.
+func (f *fakeCluster) proxyFile(dir, name string) string {
+	if !f.kubeadm {
+		return filepath.Join(dir, name)
+	}
+	return map[string]string{certs.CertFile: dir + ".crt", certs.KeyFile: dir + ".key", certs.BundleFile: filepath.Join(f.dir, "front-proxy-ca.crt")}[name]
 }
 
 func (f *fakeCluster) appendTo(path, text string) {
@@ -95,7 +109,7 @@ func (f *fakeCluster) proxyFiles() []string {
 	for _, dir := range f.proxies {
 		all := ""
 		for _, name := range []string{certs.CertFile, certs.KeyFile, certs.BundleFile} {
-			data, err := os.ReadFile(filepath.Join(dir, name))
+			data, err := os.ReadFile(f.proxyFile(dir, name))
 			if err != nil {
 				f.t.Fatal(err)
 			}

@@ -80,6 +80,11 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 			}
 		}
 	}
+	if f.kubeadm {
+		if ca, err := certs.ReadKeyPair(filepath.Join(f.dir, "front-proxy-ca.crt")); err != nil || !ca.Certificate.Equal(proxyCA[0]) {
+			f.t.Errorf("kubeadm's front-proxy-ca.crt and front-proxy-ca.key are not the CA: %v", err)
+		}
+	}
 	old, _ := filepath.Glob(filepath.Join(f.dir, "*.old-*"))
 	want := 0
 	if rotation == ServingCA && f.secrets.Cluster == nil || rotation == FrontProxyCA {
@@ -182,7 +187,7 @@ func TestKilledAndAborted(t *testing.T) {
 			aborted, refused := 0, 0
 			for _, cut := range points {
 				f := tc.fake(t)
-				b := f.before()
+				b, files := f.before(), f.proxyFiles()
 				f.left = cut
 				_, _ = f.runUntilKilled(Run, rotation)
 				f.left = -1
@@ -202,6 +207,9 @@ func TestKilledAndAborted(t *testing.T) {
 					t.Fatalf("cut %d: %v", cut, err)
 				}
 				f.checkAborted(b)
+				if now := f.proxyFiles(); !slices.Equal(now, files) {
+					t.Error("the files of the kube-apiserver are not as they were, byte for byte")
+				}
 				if aborted++; t.Failed() {
 					t.Fatalf("cut %d: %s", cut, f.stateText())
 				}

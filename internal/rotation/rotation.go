@@ -170,9 +170,9 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 	if opts.store == nil {
 		return underLease(ctx, opts, begin, do)
 	}
-	if dir, ok := opts.store.(certs.Dir); ok {
-		if _, err := os.Stat(string(dir)); errors.Is(err, fs.ErrNotExist) { // the lock would make it
-			return nil, &certs.RefusedError{Path: string(dir), Reason: "expected the directory that certgen init made, found none"}
+	if _, ok := opts.store.(directory); ok {
+		if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // the lock would make it
+			return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
 		}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
@@ -313,9 +313,6 @@ func (o *Options) validateSecrets() error {
 
 func (o *Options) setDefaults() {
 	o.Timeout, o.Settle, o.Poll = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Settle, DefaultSettle), cmp.Or(o.Poll, defaultPoll)
-	if o.store == nil && !o.inSecrets() {
-		o.store = certs.Dir(o.Dir)
-	}
 	if dirs := o.FrontProxyClientDirs; dirs != nil && !slices.Equal(dirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
 		o.otherDirs = nil
 		for _, dir := range dirs {
@@ -330,6 +327,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.wrote == nil {
 		o.wrote = func() {}
+	}
+	if o.store == nil && !o.inSecrets() {
+		o.store = directory{certs.Dir(o.Dir), o.wrote}
 	}
 	if o.Wait == nil {
 		o.Wait = wait
