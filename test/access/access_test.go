@@ -379,6 +379,9 @@ func TestProxyVariables(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
+	if testing.Short() {
+		t.Skip("it starts three control planes")
+	}
 	const nowhere = "HTTPS_PROXY=http://127.0.0.1:1"
 	options := envtest.Options{Network: envtest.EndpointRouting, ExternalEtcd: true}
 	for except, want := range map[string]string{".svc": "proxyconnect", "10.130.0.1,.svc": "check --etcd-servers"} { // the latter is kube-apiserver's
