@@ -68,9 +68,8 @@ platforms() {
 check "the tree is clean" clean
 check "generated code is current" generated
 check "modules are tidy and as their sums say" tidy
-check "go vet" go vet -tags bump,e2e,measure,quickstart,reproducible ./...
 check "certgen for $CERTGEN_PLATFORMS" platforms
-check "lint and format" scripts/lint.sh
+check "vet, lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
 check "scripts parse" scripts_parse
 check "mutations apply" mutations_apply

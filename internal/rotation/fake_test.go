@@ -168,7 +168,7 @@ func newFakeOfKubeadm(t *testing.T) *fakeCluster {
 	for _, name := range []string{certs.FrontProxyCADir, certs.FrontProxyClientDir} {
 		pair, err := certs.ReadKeyPair(filepath.Join(f.dir, name))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(f.dir, name+".crt"), append([]byte("kubeadm\n"), pair.CertPEM...), 0o644)
+			err = os.WriteFile(filepath.Join(f.dir, name+".crt"), append([]byte("kubeadm\n"), pair.CertPEM...), 0o600)
 		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(f.dir, name+".key"), pair.KeyPEM, 0o600)
