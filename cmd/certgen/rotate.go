@@ -167,7 +167,7 @@ run again, also by somebody else, goes on where the last run stopped, however th
 proxy-client and front-proxy-ca write files that every kube-apiserver must read: name its directories with
 --front-proxy-client. Each kube-apiserver reads tls.crt and tls.key there as --proxy-client-cert-file and
 --proxy-client-key-file, ca.crt as --requestheader-client-ca-file. kubeadm's front-proxy-ca.crt, front-proxy-client.crt and
-their keys in DIR are read as they are; what is changed moves into directories of those names, to which links lead then.
+their keys in DIR are read as they are. They move into DIR/front-proxy-ca and DIR/front-proxy-client, to which links then lead.
 
 Progress goes to standard error, or as one JSON object per line to standard output with -o json; the record follows it.
 

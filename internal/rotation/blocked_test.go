@@ -188,19 +188,8 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file", func(f *fakeCluster) { f.users = "PEM" }},
 		{"no right to APIServices", ServingCA, "apiservices is forbidden", func(f *fakeCluster) { f.forbidden = errors.New("apiservices is forbidden") }},
 		{"no right to the ConfigMap", FrontProxyCA, "configmaps is forbidden", func(f *fakeCluster) { f.forbidden = errors.New("configmaps is forbidden") }},
-		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) {
-			ca, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth})
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			if err := pair.Write(filepath.Join(f.dir, certs.FrontProxyClientDir), certs.Bundle{f.cert(certs.FrontProxyCADir)}); err != nil {
-				f.t.Fatal(err)
-			}
-		}},
+		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) { f.ofAnotherCA(true) }},
+		{"a certificate of another CA", ProxyClient, "expected a certificate of the CA in", func(f *fakeCluster) { f.ofAnotherCA(false) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFake(t)
@@ -265,6 +254,26 @@ func TestPreflightWaits(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// ofAnotherCA replaces the front proxy's certificate by one of another CA, which is beside it or not.
+func (f *fakeCluster) ofAnotherCA(beside bool) {
+	f.t.Helper()
+	published := certs.Bundle{f.cert(certs.FrontProxyCADir)}
+	ca, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+	if err == nil {
+		err = pair.Write(filepath.Join(f.dir, certs.FrontProxyClientDir), published)
+	}
+	if err == nil && beside {
+		err = ca.Write(filepath.Join(f.dir, certs.FrontProxyCADir), nil)
+	}
+	if err != nil {
+		f.t.Fatal(err)
 	}
 }
 

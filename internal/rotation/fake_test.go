@@ -4,8 +4,11 @@ package rotation
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"os"
@@ -171,7 +174,7 @@ func newFakeOfKubeadm(t *testing.T) *fakeCluster {
 			err = os.WriteFile(filepath.Join(f.dir, name+".crt"), append([]byte("kubeadm\n"), pair.CertPEM...), 0o600)
 		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(f.dir, name+".key"), pair.KeyPEM, 0o600)
+			err = os.WriteFile(filepath.Join(f.dir, name+".key"), ofOpenSSL(t, pair.Key), 0o600)
 		}
 		if err == nil {
 			err = os.RemoveAll(filepath.Join(f.dir, name))
@@ -181,6 +184,16 @@ func newFakeOfKubeadm(t *testing.T) *fakeCluster {
 		}
 	}
 	return f
+}
+
+// ofOpenSSL is a key in another form than that of certgen.
+func ofOpenSSL(t *testing.T, key crypto.Signer) []byte {
+	t.Helper()
+	der, err := x509.MarshalECPrivateKey(key.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
 // rotationCase is a rotation and where its pairs are.

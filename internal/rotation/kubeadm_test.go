@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -84,5 +86,47 @@ func TestKubeadmRefused(t *testing.T) {
 		if entries, err := filepath.Glob(filepath.Join(f.dir, "front-proxy*", "tls.*")); err != nil || len(entries) != 0 {
 			t.Errorf("%v: it moved files: %q", err, entries)
 		}
+	}
+}
+
+// TestKubeadmAgain: where kubeadm's file is there again, with another certificate of the same CA, nobody knows which one is read.
+func TestKubeadmAgain(t *testing.T) {
+	f := newFakeOfKubeadm(t)
+	if _, err := Run(t.Context(), f.options(ProxyClient)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(f.dir, "front-proxy-client.crt")
+	pair, err := readTestCA(f, "front-proxy-ca.crt").IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err == nil {
+		err = os.WriteFile(path, pair.CertPEM, 0o600)
+	}
+	if err == nil {
+		err = os.Remove(filepath.Join(f.dir, "front-proxy-client.key"))
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(f.dir, "front-proxy-client.key"), pair.KeyPEM, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Run(t.Context(), f.options(ProxyClient))
+	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), path+": expected a link to") {
+		t.Errorf("got %v, want a refusal that names %s", err, path)
+	}
+}
+
+// TestKubeadmRenews: certgen renew leaves kubeadm's files to kubeadm.
+func TestKubeadmRenews(t *testing.T) {
+	f := newFakeOfKubeadm(t)
+	files := f.proxyFiles()
+	f.now = f.now.Add(61 * 24 * time.Hour)
+	if report, err := Renew(t.Context(), f.options("")); err != nil || len(report.Items) != 1 {
+		t.Errorf("got %v and %+v, want the serving certificate alone", err, report)
+	}
+	if now := f.proxyFiles(); !slices.Equal(now, files) {
+		t.Error("kubeadm's files were changed")
 	}
 }

@@ -3,7 +3,6 @@
 package rotation
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,7 +218,7 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 			return nil
 		case ctx.Err() != nil:
 			return p.interrupted(s, context.Cause(ctx))
-		case isBroken(missing) || waited >= cmp.Or(s.timeout, p.opts.Timeout):
+		case isBroken(missing) || waited >= p.opts.Timeout:
 			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Missing: missing}
 		case missing.Error() != said:
 			said = missing.Error()

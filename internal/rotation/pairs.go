@@ -40,6 +40,9 @@ func (p *procedure) leafName(i int) string {
 // stage makes the new pairs and copies the old ones. It is done again only while nothing uses what it made before.
 func (p *procedure) stage(context.Context) error {
 	p.pairs = nil
+	if err := p.adoptKubeadms(); err != nil {
+		return err
+	}
 	var without []string
 	if p.makeCA == nil {
 		without = []string{certs.KeyFile} // the key of a CA that stays has one place
@@ -68,6 +71,29 @@ func (p *procedure) stage(context.Context) error {
 		return err
 	}
 	return p.load() // what cannot be read is found while it can be taken back
+}
+
+// adoptKubeadms prepares kubeadm's files to be replaced. The CA's are those beside the certificate in use.
+func (p *procedure) adoptKubeadms() error {
+	d, ok := p.opts.store.(directory)
+	if !ok {
+		return nil
+	}
+	here, err := filepath.Abs(d.Dir.Path(certs.FrontProxyClientDir))
+	if err != nil {
+		return fmt.Errorf("find directory: %w", err)
+	}
+	for _, set := range p.leafDirs {
+		if err := d.adopt(set); err != nil {
+			return err
+		}
+		if p.makeCA != nil && (set == certs.FrontProxyClientDir || set == here) {
+			if err := d.adopt(p.caDir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // stageCA returns the CA of the new leaf.
@@ -133,8 +159,11 @@ func (p *procedure) readCA(set string) (*certs.CA, error) {
 		return nil, err
 	}
 	if _, ok := files[certs.KeyFile]; !ok {
-		return nil, &certs.RefusedError{Path: p.opts.store.Path(set, certs.KeyFile),
-			Reason: "expected the CA's key, found none; have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"}
+		remedy := "have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"
+		if d, ok := p.opts.store.(directory); ok && d.inKubeadms(set) {
+			remedy = "have the certificate signed where the key is, as kubeadm's documentation says of an external CA"
+		}
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(set, certs.KeyFile), Reason: "expected the CA's key, found none; " + remedy}
 	}
 	ca, err := certs.ParseCA(files[certs.CertFile].Data, files[certs.KeyFile].Data, p.opts.Now)
 	if err != nil {

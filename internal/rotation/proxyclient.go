@@ -81,10 +81,23 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 // present one, and where something does not answer already.
 func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	name := ""
+	ca, err := certs.ReadCertificate(p.opts.store, p.caDir)
+	if err != nil {
+		return err
+	}
 	for _, dir := range p.leafDirs {
 		leaf, err := certs.ReadPair(p.opts.store, dir)
 		if err != nil {
 			return err
+		}
+		if !signedBy(leaf.Certificate, ca) {
+			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf("expected a certificate of the CA in %s, found one of %s",
+				p.opts.store.Path(p.caDir, certs.CertFile), leaf.Certificate.Issuer)}
+		}
+		if d, ok := p.opts.store.(directory); ok {
+			if err := d.checkAdopted(dir, leaf.Certificate, ca); err != nil {
+				return err
+			}
 		}
 		// All get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {

@@ -62,18 +62,16 @@ func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	}
 	var refusals []error
 	for _, rotation := range []string{Serving, ProxyClient} {
-		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours.
+		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours. kubeadm renews its files.
 		if rotation == ProxyClient && opts.otherDirs == nil {
-			if files, err := opts.store.Read(certs.FrontProxyClientDir); err == nil && files == nil {
+			if files, err := certs.Dir(opts.Dir).Read(certs.FrontProxyClientDir); err == nil && files == nil {
 				continue
 			}
 		}
 		opts.Rotation = rotation
 		err := report.renew(ctx, newProcedure(opts))
 		_, blocked := errors.AsType[*BlockedError](err)
-		_, refused := errors.AsType[*certs.RefusedError](err)
-		_, owned := errors.AsType[*cluster.OwnedError](err)
-		if err != nil && (blocked || !refused && !owned) {
+		if err != nil && (blocked || !isRefusal(err)) {
 			return report.Report, errors.Join(append(refusals, err)...)
 		}
 		refusals = append(refusals, err) // nothing changed: the other leaf does not wait for a person

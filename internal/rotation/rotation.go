@@ -142,15 +142,33 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 	})
 }
 
-// begin returns nil when all is well, and otherwise what is not as a refusal. What may pass by itself, such as a kube-apiserver that restarts, it
-// waits for.
+// begin returns nil when all is well, and otherwise what is not as a refusal. What may pass by itself, such as an endpoint or one of several
+// kube-apiservers that restarts, it waits for.
 func (p *procedure) begin(ctx context.Context) error {
-	preflight := &step{name: "preflight", timeout: min(p.opts.Timeout, preflightTimeout)}
-	err := p.await(ctx, preflight, nil, stopping(p.preflight))
-	if blocked, ok := errors.AsType[*BlockedError](err); ok {
-		return p.refuse(blocked.Missing)
+	patient := *p
+	patient.opts.Timeout = min(p.opts.Timeout, preflightTimeout)
+	err := patient.await(ctx, &step{name: "preflight"}, nil, stopping(func(ctx context.Context) error {
+		p.state.Others = nil // what an earlier try made of them says nothing
+		return p.preflight(ctx)
+	}))
+	blocked, ok := errors.AsType[*BlockedError](err)
+	if !ok {
+		return err
 	}
-	return err
+	if err = blocked.Missing; isRefusal(err) {
+		if stopped, ok := errors.AsType[*stopError](err); ok {
+			err = stopped.err // so that each of several is a line
+		}
+		return err
+	}
+	return &certs.RefusedError{Path: p.opts.store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
+}
+
+// isRefusal is true when nothing changed.
+func isRefusal(err error) bool {
+	_, refused := errors.AsType[*certs.RefusedError](err)
+	_, owned := errors.AsType[*cluster.OwnedError](err)
+	return refused || owned
 }
 
 // Abort takes the unfinished rotation that is recorded back. After its first step of distrust that is *certs.RefusedError.
@@ -170,7 +188,7 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 	if opts.store == nil {
 		return underLease(ctx, opts, begin, do)
 	}
-	if _, ok := opts.store.(directory); ok {
+	if !opts.inSecrets() {
 		if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // the lock would make it
 			return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
 		}

@@ -163,16 +163,6 @@ func (p *procedure) note(message string) {
 	}
 }
 
-// refuse turns what is not right before a rotation begins into a refusal, unless it is one.
-func (p *procedure) refuse(err error) error {
-	_, refused := errors.AsType[*certs.RefusedError](err)
-	_, owned := errors.AsType[*cluster.OwnedError](err)
-	if refused || owned {
-		return err
-	}
-	return &certs.RefusedError{Path: p.opts.store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
-}
-
 // checkCABundles verifies a leaf as kube-aggregator will, against each live caBundle.
 func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) error {
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)

@@ -39,8 +39,7 @@ type step struct {
 	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing. A *stopError
 	// means that waiting is no help.
 	observed func(context.Context) error
-	timeout  time.Duration // to be observed; 0 means Options.Timeout
-	hold     bool          // wait before the next step, see Options.Hold
+	hold     bool // wait before the next step, see Options.Hold
 	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days
 	// later. A step that has not begun needs what the one before it held, if that held.
 	needs func(context.Context) error
