@@ -110,6 +110,9 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 			return err
 		}
 		maps.DeleteFunc(undiscoverable, func(_ schema.GroupVersion, failed bool) bool { return !failed })
+		if !olderMinor() {
+			delete(failed, other("ca")) // it hangs on which of the Service's versions kube-apiserver asked last: with the wrong CA that fails
+		}
 		if diff := cmp.Diff(undiscoverable, failed); diff != "" {
 			return fmt.Errorf("versions whose discovery failed (-want +got):\n%s", diff)
 		}
