@@ -146,7 +146,7 @@ func newFakeInSecrets(t *testing.T) *fakeCluster {
 // store is opened anew, as a new process does.
 func (f *fakeCluster) store() certs.Store {
 	if f.secrets.Cluster == nil {
-		return directory{Dir: certs.Dir(f.dir), wrote: f.step}
+		return directory{certs.Dir(f.dir)}
 	}
 	s, err := openSecrets(f.t.Context(), Options{Service: service, Observer: f.secrets, Now: f.secrets.Now, Secret: "s", CASecret: "ca"})
 	if err != nil {
@@ -160,7 +160,7 @@ func (f *fakeCluster) storeOf(name string) certs.Store {
 	if name == certs.ServingDir || name == certs.ServingCADir {
 		return f.store()
 	}
-	return directory{Dir: certs.Dir(f.dir), wrote: f.step}
+	return directory{certs.Dir(f.dir)}
 }
 
 // newFakeOfKubeadm has the front proxy's files under kubeadm's names.

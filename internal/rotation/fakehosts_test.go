@@ -22,7 +22,12 @@ func (f *fakeCluster) given() []string {
 // addProxy adds a kube-apiserver with a certificate and a CA file of its own.
 func (f *fakeCluster) addProxy() {
 	f.t.Helper()
-	ca, err := certs.ReadCA(filepath.Join(f.dir, certs.FrontProxyCADir), func() time.Time { return begin })
+	f.addProxyOf(certs.FrontProxyCADir)
+}
+
+func (f *fakeCluster) addProxyOf(caPath string) {
+	f.t.Helper()
+	ca, err := certs.ReadCA(filepath.Join(f.dir, caPath), func() time.Time { return begin })
 	if err != nil {
 		f.t.Fatal(err)
 	}

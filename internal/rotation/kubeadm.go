@@ -20,10 +20,7 @@ import (
 
 // directory is a store that reads the front proxy's files of kubeadm as they are, where the set has no directory: front-proxy-client.crt and .key,
 // front-proxy-ca.crt and .key.
-type directory struct {
-	certs.Dir
-	wrote func() // see Options
-}
+type directory struct{ certs.Dir }
 
 // kubeadmFiles are kubeadm's names for the files of a set, which its directory would have.
 func kubeadmFiles(dir string) map[string]string {
@@ -35,6 +32,11 @@ func kubeadmFiles(dir string) map[string]string {
 		return map[string]string{certs.CertFile: dir + ".crt", certs.KeyFile: dir + ".key", certs.BundleFile: ca}
 	}
 	return nil
+}
+
+// isCACertificate is true for kubeadm's file of CAs where it stands for its first one.
+func isCACertificate(set, file string) bool {
+	return file == certs.CertFile && filepath.Base(set) == certs.FrontProxyCADir
 }
 
 // inKubeadms is true for a set that is in kubeadm's files. There are none on Windows, which has no such links either.
@@ -73,7 +75,7 @@ func (d directory) Read(set string, names ...string) (certs.Files, error) {
 		if !ok {
 			continue
 		}
-		if block, _ := pem.Decode(f.Data); block != nil && isCACertificate(path, file) {
+		if block, _ := pem.Decode(f.Data); block != nil && isCACertificate(set, file) {
 			f.Data = pem.EncodeToMemory(block)
 		}
 		files[file] = f
@@ -81,77 +83,134 @@ func (d directory) Read(set string, names ...string) (certs.Files, error) {
 	return files, nil
 }
 
-// adopt moves a set from kubeadm's files to its directory, where certificate and key are replaced in one step, and leaves links under kubeadm's
-// names. Nobody reads another content meanwhile. Run again, it completes what was cut short. Files with another content stay: certgen init
-// may have made the directory for somebody else.
-func (d directory) adopt(set string) error {
-	if d.inKubeadms(set) {
-		draft := set + ".new"
-		files, err := d.Read(set)
-		if err == nil {
-			err = d.Dir.Write(draft, files)
-		}
-		if err == nil {
-			d.wrote()
-			err = d.Dir.Move(draft, set)
-		}
-		if err != nil {
-			return err
-		}
-		d.wrote()
-	}
+// toLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that leads to something else is refused:
+// kube-apiserver reads it. None is listed where kubeadm's certificate is not of the CA: certgen init made the directory for somebody else.
+func (d directory) toLink(set string, ca *x509.Certificate) (files []string, err error) {
 	have, err := d.Read(set)
+	if err != nil {
+		return nil, err
+	}
+	dir := d.Dir.Path(set)
+	names := kubeadmFiles(dir)
+	if own, err := certs.ReadBundle(names[certs.CertFile]); err == nil && !d.inKubeadms(set) && !signedBy(own[0], ca) {
+		return nil, nil
+	}
+	for _, file := range pairFiles {
+		path := names[file]
+		if path == "" || isCACertificate(set, file) { // the latter leads to the client's ca.crt
+			continue
+		}
+		target, _ := os.Readlink(path)
+		data, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && target == "" || target == linkTo(set, file):
+		case err != nil:
+			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", err)}
+		case target != "":
+			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a file, found a link to %s; put the file in its place", target)}
+		case !bytes.Equal(data, have[file].Data):
+			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected the content of %s, found another; copy the one that kube-apiserver uses over the other",
+				d.Dir.Path(set, file))}
+		default:
+			files = append(files, file)
+		}
+	}
+	return files, nil
+}
+
+// linkTo is where the link under kubeadm's name leads.
+func linkTo(set, file string) string { return filepath.Join(filepath.Base(set), file) }
+
+// draftOf is where a set is made that takes its place in one step.
+func draftOf(set string) string {
+	return filepath.Join(filepath.Dir(set), ".certgen-"+filepath.Base(set))
+}
+
+// adoptable lists the sets that kubeadm may have: those of the leaves, and that of the CA where it is replaced and one of the leaves is beside it.
+func (p *procedure) adoptable() (d directory, sets []string) {
+	d, ok := p.opts.store.(directory)
+	if !ok || p.caDir != certs.FrontProxyCADir {
+		return d, nil
+	}
+	sets = slices.Clone(p.leafDirs)
+	parent := func(set string) fs.FileInfo {
+		info, _ := os.Stat(filepath.Dir(d.Dir.Path(set)))
+		return info
+	}
+	if p.makeCA != nil && slices.ContainsFunc(p.leafDirs, func(set string) bool {
+		return filepath.Base(set) == certs.FrontProxyClientDir && os.SameFile(parent(set), parent(p.caDir))
+	}) {
+		sets = append(sets, p.caDir)
+	}
+	return d, sets
+}
+
+// adoptKubeadms moves kubeadm's files into directories, where certificate and key are replaced in one step, and leaves links under kubeadm's
+// names. Nobody reads another content meanwhile. Run again, it completes what was cut short.
+func (p *procedure) adoptKubeadms() error {
+	ca, err := certs.ReadCertificate(p.opts.store, p.caDir)
 	if err != nil {
 		return err
 	}
-	dir := d.Dir.Path(set)
-	for _, file := range pairFiles {
-		path := kubeadmFiles(dir)[file]
-		if path == "" || isCACertificate(path, file) {
-			continue // the latter is the first in the client's ca.crt
-		}
-		if same, err := holds(path, have[file].Data); err != nil {
-			return err
-		} else if !same {
-			continue
-		}
-		if err := certs.ReplaceLink(filepath.Dir(path), filepath.Join(filepath.Base(dir), file), filepath.Base(path)); err != nil {
+	d, sets := p.adoptable()
+	for _, set := range sets {
+		files, err := d.toLink(set, ca)
+		if err != nil {
 			return err
 		}
-		d.wrote()
+		if d.inKubeadms(set) {
+			if err := p.moveKubeadms(d, set); err != nil {
+				return err
+			}
+		}
+		for _, file := range files {
+			path := kubeadmFiles(d.Dir.Path(set))[file]
+			if err := certs.ReplaceLink(filepath.Dir(path), linkTo(set, file), filepath.Base(path)); err != nil {
+				return err
+			}
+			p.opts.wrote()
+		}
 	}
 	return nil
 }
 
-// isCACertificate is true for kubeadm's file of the CA where it stands for the CA, and not for all that is trusted.
-func isCACertificate(path, file string) bool {
-	return file == certs.CertFile && filepath.Base(path) == certs.FrontProxyCADir+".crt"
+func (p *procedure) moveKubeadms(d directory, set string) error {
+	files, err := d.Read(set)
+	if err == nil {
+		err = d.Dir.Remove(draftOf(set))
+	}
+	if err == nil {
+		err = d.Dir.Write(draftOf(set), files)
+	}
+	if err != nil {
+		return err
+	}
+	p.opts.wrote()
+	defer p.opts.wrote()
+	return d.Dir.Move(draftOf(set), set)
 }
 
-// holds is true for a file, and no link, with that content.
-func holds(path string, content []byte) (bool, error) {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return false, nil
+// removeDrafts removes what an adoption that was cut short left.
+func (p *procedure) removeDrafts() error {
+	var errs []error
+	d, sets := p.adoptable()
+	for _, set := range sets {
+		errs = append(errs, d.Dir.Remove(draftOf(set)))
 	}
-	data, readErr := os.ReadFile(path)
-	if err := errors.Join(err, readErr); err != nil {
-		return false, fmt.Errorf("read kubeadm's file: %w", err)
-	}
-	return bytes.Equal(data, content), nil
+	return errors.Join(errs...)
 }
 
-// checkAdopted refuses where kubeadm's file is there again beside the directory, with another certificate of the same CA: kube-apiserver reads one
-// of them, and which one is not known.
-func (d directory) checkAdopted(set string, leaf, ca *x509.Certificate) error {
-	path := kubeadmFiles(d.Dir.Path(set))[certs.CertFile]
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || d.inKubeadms(set) {
-		return nil
+// checkKubeadms refuses what could not be adopted.
+func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
+	var errs []error
+	d, sets := p.adoptable()
+	for _, set := range sets {
+		_, err := d.toLink(set, ca)
+		errs = append(errs, err)
 	}
-	other, err := certs.ReadBundle(path)
-	if err != nil || len(other) == 0 || other[0].Equal(leaf) || !signedBy(other[0], ca) {
-		return nil
+	if p.makeCA != nil && sets != nil && d.inKubeadms(p.caDir) && !slices.Contains(sets, p.caDir) {
+		errs = append(errs, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.CertFile), Reason: fmt.Sprintf(
+			"expected %s among those of --front-proxy-client, found %q; give the directory of the kube-apiserver that reads this file", d.Dir.Path(certs.FrontProxyClientDir), p.leafDirs)})
 	}
-	return &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a link to %s, found another certificate of the same CA; move away the one that kube-apiserver does not read",
-		d.Dir.Path(set, certs.CertFile))}
+	return errors.Join(errs...)
 }

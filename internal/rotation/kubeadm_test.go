@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
@@ -42,15 +43,21 @@ func TestKubeadmLinks(t *testing.T) {
 
 // TestKubeadmsOwn: where certgen init made a front proxy of its own beside kubeadm's, that one stays.
 func TestKubeadmsOwn(t *testing.T) {
-	f, other := newFake(t), newFakeOfKubeadm(t)
+	f := newFake(t)
+	ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := map[string]string{}
-	for _, name := range []string{"front-proxy-ca.crt", "front-proxy-ca.key", "front-proxy-client.crt", "front-proxy-client.key"} {
-		data, err := os.ReadFile(filepath.Join(other.dir, name))
-		if err == nil {
-			want[name] = string(data) + "of kubeadm\n"
-			err = os.WriteFile(filepath.Join(f.dir, name), []byte(want[name]), 0o600)
-		}
-		if err != nil {
+	for name, data := range map[string][]byte{
+		"front-proxy-ca.crt": ca.CertPEM, "front-proxy-ca.key": ca.KeyPEM, "front-proxy-client.crt": client.CertPEM, "front-proxy-client.key": client.KeyPEM,
+	} {
+		want[name] = string(data)
+		if err := os.WriteFile(filepath.Join(f.dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,32 +96,144 @@ func TestKubeadmRefused(t *testing.T) {
 	}
 }
 
-// TestKubeadmAgain: where kubeadm's file is there again, with another certificate of the same CA, nobody knows which one is read.
+// TestKubeadmAgain: a file of kubeadm's that is there again with other content, as kubeadm certs renew makes it before the links are there, or a link
+// that leads elsewhere, is refused, also by a run that takes the rotation up. What the refusal says helps.
 func TestKubeadmAgain(t *testing.T) {
-	f := newFakeOfKubeadm(t)
+	renewed := func(f *fakeCluster) {
+		pair, err := readTestCA(f, "front-proxy-ca.crt").IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.replace("front-proxy-client.crt", pair.CertPEM)
+		f.replace("front-proxy-client.key", pair.KeyPEM)
+	}
+	for _, tc := range []struct {
+		name, want string
+		before     bool // the first rotation
+		change     func(*fakeCluster)
+	}{
+		{"another pair", "front-proxy-client.crt: expected the content of", false, renewed},
+		{"another form of the key", "front-proxy-client.key: expected the content of", false, func(f *fakeCluster) {
+			pair, err := certs.ReadKeyPair(filepath.Join(f.dir, "front-proxy-client"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.replace("front-proxy-client.key", ofOpenSSL(t, pair.Key))
+		}},
+		{"a link", "front-proxy-client.key: expected a file, found a link to elsewhere.key", true, func(f *fakeCluster) {
+			path := filepath.Join(f.dir, "front-proxy-client.key")
+			if err := errors.Join(os.Rename(path, filepath.Join(f.dir, "elsewhere.key")), os.Symlink("elsewhere.key", path)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"text after the CAs", "front-proxy-ca.crt: ", true, func(f *fakeCluster) { f.appendTo(filepath.Join(f.dir, "front-proxy-ca.crt"), "-----BEGIN") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFakeOfKubeadm(t)
+			if !tc.before {
+				if _, err := Run(t.Context(), f.options(ProxyClient)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tc.change(f)
+			_, err := Run(t.Context(), f.options(FrontProxyCA))
+			if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want a refusal with %q", err, tc.want)
+			}
+		})
+	}
+
+	f := killedBeforeLinks(t)
+	renewed(f)
+	var blocked *BlockedError
+	if _, err := Run(t.Context(), f.options(ProxyClient)); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "expected the content of") {
+		t.Errorf("taken up: got %v, want it blocked", err)
+	}
+	f.mustAbort(ProxyClient)
+	for kubeadms, certgens := range map[string]string{"front-proxy-client.crt": "tls.crt", "front-proxy-client.key": "tls.key"} {
+		data, err := os.ReadFile(filepath.Join(f.dir, kubeadms))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(f.dir, "front-proxy-client", certgens), data, 0o600) // as cp does
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := f.before()
 	if _, err := Run(t.Context(), f.options(ProxyClient)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(f.dir, "front-proxy-client.crt")
-	pair, err := readTestCA(f, "front-proxy-ca.crt").IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
-	if err == nil {
-		err = os.Remove(path)
+	f.checkEnd(b, ProxyClient)
+}
+
+// killedBeforeLinks has a rotation that was killed when kubeadm's files had moved and no link led to them.
+func killedBeforeLinks(t *testing.T) *fakeCluster {
+	t.Helper()
+	for _, cut := range cuts(newFakeOfKubeadm(t), ProxyClient) {
+		f := newFakeOfKubeadm(t)
+		f.left = cut
+		_, _ = f.runUntilKilled(Run, ProxyClient)
+		_, err := os.Stat(filepath.Join(f.dir, "front-proxy-client"))
+		info, statErr := os.Lstat(filepath.Join(f.dir, "front-proxy-client.crt"))
+		if err == nil && statErr == nil && info.Mode().IsRegular() {
+			f.left = -1
+			return f
+		}
 	}
-	if err == nil {
-		err = os.WriteFile(path, pair.CertPEM, 0o600)
+	t.Fatal("it was never killed between")
+	return nil
+}
+
+func (f *fakeCluster) replace(name string, data []byte) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, data, 0o600)); err != nil {
+		f.t.Fatal(err)
 	}
-	if err == nil {
-		err = os.Remove(filepath.Join(f.dir, "front-proxy-client.key"))
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(f.dir, "front-proxy-client.key"), pair.KeyPEM, 0o600)
-	}
-	if err != nil {
+}
+
+// TestKubeadmHosts: the CA's file is that of the kube-apiserver beside it, however its directory is called; where it is nobody's, that is refused.
+func TestKubeadmHosts(t *testing.T) {
+	f := newFakeOfKubeadm(t)
+	alias := filepath.Join(t.TempDir(), "pki")
+	if err := os.Symlink(f.dir, alias); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Run(t.Context(), f.options(ProxyClient))
-	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), path+": expected a link to") {
-		t.Errorf("got %v, want a refusal that names %s", err, path)
+	opts := f.options(FrontProxyCA)
+	opts.FrontProxyClientDirs = []string{filepath.Join(alias, "front-proxy-client"), filepath.Join(f.dir, "front-proxy-client")}
+	b := f.before()
+	if _, err := Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, FrontProxyCA)
+
+	f = newFakeOfKubeadm(t)
+	f.addProxyOf("front-proxy-ca.crt")
+	opts = f.options(FrontProxyCA)
+	elsewhere := filepath.Join(t.TempDir(), "front-proxy-client")
+	if err := os.Rename(f.proxies[1], elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	opts.FrontProxyClientDirs = []string{elsewhere, elsewhere}
+	_, err := Run(t.Context(), opts)
+	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), filepath.Join(f.dir, "front-proxy-client")+" among those of --front-proxy-client") {
+		t.Errorf("got %v, want a refusal that names the directory beside the CA's file", err)
+	}
+}
+
+// TestKubeadmLifetime: kubeadm's certificate lasts a year, and so does the one that takes its place.
+func TestKubeadmLifetime(t *testing.T) {
+	f := newFakeOfKubeadm(t)
+	opts := f.options(ProxyClient)
+	opts.Lifetime = 365 * 24 * time.Hour
+	for range 2 {
+		if _, err := Run(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+		if cert := f.cert(certs.FrontProxyClientDir); cert.NotAfter.Sub(f.now).Round(24*time.Hour) != 365*24*time.Hour {
+			t.Errorf("it ends at %s, in %s", cert.NotAfter, cert.NotAfter.Sub(f.now))
+		}
+		opts.Lifetime = 0
 	}
 }
 

@@ -231,6 +231,9 @@ func (f *fakeCluster) checkAborted(b before) {
 			f.t.Errorf("%s is not the one from before", name)
 		}
 	}
+	if drafts, err := filepath.Glob(filepath.Join(f.dir, ".certgen-*-*")); err != nil || len(drafts) > 0 {
+		f.t.Errorf("%v: there are still %q", err, drafts)
+	}
 	published := certs.Bundle{b.proxyCA}
 	if f.other != nil {
 		published = append(published, f.other)

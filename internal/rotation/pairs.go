@@ -73,29 +73,6 @@ func (p *procedure) stage(context.Context) error {
 	return p.load() // what cannot be read is found while it can be taken back
 }
 
-// adoptKubeadms prepares kubeadm's files to be replaced. The CA's are those beside the certificate in use.
-func (p *procedure) adoptKubeadms() error {
-	d, ok := p.opts.store.(directory)
-	if !ok {
-		return nil
-	}
-	here, err := filepath.Abs(d.Dir.Path(certs.FrontProxyClientDir))
-	if err != nil {
-		return fmt.Errorf("find directory: %w", err)
-	}
-	for _, set := range p.leafDirs {
-		if err := d.adopt(set); err != nil {
-			return err
-		}
-		if p.makeCA != nil && (set == certs.FrontProxyClientDir || set == here) {
-			if err := d.adopt(p.caDir); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // stageCA returns the CA of the new leaf.
 func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if p.makeCA == nil {
@@ -226,6 +203,9 @@ func (p *procedure) loaded(do func(context.Context) error) func(context.Context)
 // unstage removes what stage made. Nothing uses it any more.
 func (p *procedure) unstage(context.Context) error {
 	p.pairs = nil
+	if err := p.removeDrafts(); err != nil {
+		return err
+	}
 	for _, sets := range []string{stagedSets, keptSets} {
 		if err := p.opts.store.Remove(sets); err != nil {
 			return err

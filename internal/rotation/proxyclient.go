@@ -72,8 +72,10 @@ func (p *procedure) liveProxiesInUse(ctx context.Context) error {
 }
 
 func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
+	// kubeadm's lasts a year, since kubeadm renews it when a cluster is upgraded.
+	lifetime := max(certs.LeafLifetime, min(old.NotAfter.Sub(old.NotBefore), certs.MaxLeafLifetime))
 	return ca.IssueClient(certs.ClientOptions{
-		User: old.Subject.CommonName, Groups: old.Subject.Organization, Lifetime: p.opts.Lifetime, KeyType: p.opts.KeyType,
+		User: old.Subject.CommonName, Groups: old.Subject.Organization, Lifetime: cmp.Or(p.opts.Lifetime, lifetime), KeyType: p.opts.KeyType,
 	})
 }
 
@@ -85,6 +87,9 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.checkKubeadms(ca); err != nil {
+		return err
+	}
 	for _, dir := range p.leafDirs {
 		leaf, err := certs.ReadPair(p.opts.store, dir)
 		if err != nil {
@@ -94,10 +99,12 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf("expected a certificate of the CA in %s, found one of %s",
 				p.opts.store.Path(p.caDir, certs.CertFile), leaf.Certificate.Issuer)}
 		}
-		if d, ok := p.opts.store.(directory); ok {
-			if err := d.checkAdopted(dir, leaf.Certificate, ca); err != nil {
-				return err
-			}
+		files, err := p.opts.store.Read(dir, certs.BundleFile)
+		if err != nil {
+			return err
+		}
+		if _, err := certs.ParseBundle(files[certs.BundleFile].Data); err != nil && files != nil {
+			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.BundleFile), Reason: err.Error()}
 		}
 		// All get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {

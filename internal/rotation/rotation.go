@@ -331,6 +331,9 @@ func (o *Options) validateSecrets() error {
 
 func (o *Options) setDefaults() {
 	o.Timeout, o.Settle, o.Poll = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Settle, DefaultSettle), cmp.Or(o.Poll, defaultPoll)
+	if o.store == nil && !o.inSecrets() {
+		o.store = directory{certs.Dir(o.Dir)}
+	}
 	if dirs := o.FrontProxyClientDirs; dirs != nil && !slices.Equal(dirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
 		o.otherDirs = nil
 		for _, dir := range dirs {
@@ -345,9 +348,6 @@ func (o *Options) setDefaults() {
 	}
 	if o.wrote == nil {
 		o.wrote = func() {}
-	}
-	if o.store == nil && !o.inSecrets() {
-		o.store = directory{certs.Dir(o.Dir), o.wrote}
 	}
 	if o.Wait == nil {
 		o.Wait = wait
