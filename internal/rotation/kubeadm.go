@@ -177,17 +177,17 @@ func (p *procedure) adoptKubeadms() error {
 func (p *procedure) moveKubeadms(d directory, set string) error {
 	files, err := d.Read(set)
 	if err == nil {
-		err = d.Dir.Remove(draftOf(set))
+		err = d.Remove(draftOf(set))
 	}
 	if err == nil {
-		err = d.Dir.Write(draftOf(set), files)
+		err = d.Write(draftOf(set), files)
 	}
 	if err != nil {
 		return err
 	}
 	p.opts.wrote()
 	defer p.opts.wrote()
-	return d.Dir.Move(draftOf(set), set)
+	return d.Move(draftOf(set), set)
 }
 
 // removeDrafts removes what an adoption that was cut short left.
@@ -195,7 +195,7 @@ func (p *procedure) removeDrafts() error {
 	var errs []error
 	d, sets := p.adoptable()
 	for _, set := range sets {
-		errs = append(errs, d.Dir.Remove(draftOf(set)))
+		errs = append(errs, d.Remove(draftOf(set)))
 	}
 	return errors.Join(errs...)
 }
