@@ -148,11 +148,14 @@ func (p *procedure) adoptable() (d directory, sets []string) {
 // adoptKubeadms moves kubeadm's files into directories, where certificate and key are replaced in one step, and leaves links under kubeadm's
 // names. Nobody reads another content meanwhile. Run again, it completes what was cut short.
 func (p *procedure) adoptKubeadms() error {
-	ca, err := certs.ReadCertificate(p.opts.store, p.caDir)
+	d, sets := p.adoptable()
+	if sets == nil {
+		return nil
+	}
+	ca, err := certs.ReadCertificate(d, p.caDir)
 	if err != nil {
 		return err
 	}
-	d, sets := p.adoptable()
 	for _, set := range sets {
 		files, err := d.toLink(set, ca)
 		if err != nil {

@@ -142,8 +142,8 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 	})
 }
 
-// begin returns nil when all is well, and otherwise what is not as a refusal. What may pass by itself, such as an endpoint or one of several
-// kube-apiservers that restarts, it waits for.
+// begin runs the preflight and returns a refusal when it fails. Transient errors, such as those of an endpoint or one of several kube-apiservers
+// that restarts, are retried for preflightTimeout.
 func (p *procedure) begin(ctx context.Context) error {
 	patient := *p
 	patient.opts.Timeout = min(p.opts.Timeout, preflightTimeout)
@@ -164,7 +164,7 @@ func (p *procedure) begin(ctx context.Context) error {
 	return &certs.RefusedError{Path: p.opts.store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
 }
 
-// isRefusal is true when nothing changed.
+// isRefusal is true for what is refused before anything changed. In a *BlockedError it is not.
 func isRefusal(err error) bool {
 	_, refused := errors.AsType[*certs.RefusedError](err)
 	_, owned := errors.AsType[*cluster.OwnedError](err)

@@ -61,7 +61,7 @@ type procedure struct {
 	leafDirs []string                                     // and of the leaf's
 	makeCA   func(leaf *x509.Certificate) certs.CAOptions // nil where the CA stays
 	issue    func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
-	// preflight returns what is not right already, besides the CA that signs.
+	// preflight returns an error if the rotation cannot begin. The CA that signs is checked before it.
 	preflight func(context.Context) error
 	*pairs    // nil until they are staged, see loaded
 
