@@ -2,8 +2,9 @@
 
 # One binary for every Linux; and the packages compiled for the control plane are used again for our own.
 export CGO_ENABLED = 0
-# As in images: what they, tests and `make run` have in common is compiled once.
-export GOFLAGS ?= -trimpath
+# As in images: what they, tests and `make run` have in common is compiled once. Binaries are linked without debug information (-s -w), and
+# compilers that need not write it take a fifth less time.
+export GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false
 
 .DEFAULT_GOAL := help
 # Prerequisites in their order: first what is needed, then what is compiled, which uses all CPUs by itself.

@@ -3,6 +3,7 @@
 package sample
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func main() {
 	fmt.Println(clients.WorkshopV1().RESTClient(), v1.SchemeGroupVersion, err)
 }
 `)
-	scripttest.Shell(t, dir, "go mod edit -require="+module+"@v0.0.0 -replace="+module+"@v0.0.0="+clients+" && go mod tidy && go vet ./...", "GOFLAGS=-mod=mod -trimpath")
+	scripttest.Shell(t, dir, "go mod edit -require="+module+"@v0.0.0 -replace="+module+"@v0.0.0="+clients+" && go mod tidy && go vet ./...", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))
 	for line := range strings.SplitSeq(scripttest.Shell(t, dir, "go list -m all", "GOFLAGS=-mod=mod"), "\n") {
 		for _, server := range []string{"example.com/extension-apiserver ", "k8s.io/apiserver ", "k8s.io/code-generator ", "go.etcd.io/etcd", "google.golang.org/grpc "} {
 			if strings.HasPrefix(line, server) {

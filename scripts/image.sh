@@ -35,7 +35,7 @@ for platform in "${platforms[@]}"; do
     exit 2
   fi
   mkdir -p "$work/$platform"
-  GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen"
+  GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen"
 done
 
 for name in "$server_name" certgen; do

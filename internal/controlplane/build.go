@@ -41,7 +41,8 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
 	}
 	err := gobuild.Tell(b.progress, doing, func() error {
-		if log.CountStale(goInPins(ctx, module, append([]string{"list", "-trimpath", "-mod=readonly"}, gobuild.Stale(packages...)...)), child.Run) {
+		list := append([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags)...)
+		if log.CountStale(goInPins(ctx, module, append(list, gobuild.Stale(packages...)...)), child.Run) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
 		cmd := goInPins(ctx, module, append(append(buildArgs(set), "-v", "-o", fresh+string(filepath.Separator)), packages...))

@@ -119,9 +119,13 @@ func writePins(set, dir string) error {
 	return nil
 }
 
+// compileFlags are GOFLAGS of the Makefile, which says why: what a server and the programs have in common is compiled once.
+const compileFlags = "-trimpath -gcflags=all=-dwarf=false"
+
 // buildArgs are the arguments of go that build programs of pins, but for the files and packages.
 func buildArgs(set string) []string {
-	return []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(set, "k8s.io/kubernetes"))}
+	return append(append([]string{"build"}, strings.Fields(compileFlags)...),
+		"-buildvcs=false", "-mod=readonly", "-ldflags=-s -w"+versionFlags(pinned(set, "k8s.io/kubernetes")))
 }
 
 // VersionFlags stamp the version of DefaultMinor, for what is built with the libraries of the kit.

@@ -4,6 +4,7 @@ package library
 
 import (
 	"crypto/x509"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestForeignModule(t *testing.T) {
 	dir := project(t, "notes.txtar")
 	in := func(t *testing.T, command string) string {
 		t.Helper()
-		return scripttest.Shell(t, dir, command, append(proxy.Environment(t), "GOFLAGS=-mod=mod -trimpath")...)
+		return scripttest.Shell(t, dir, command, append(proxy.Environment(t), "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))...)
 	}
 	run := func(command string) string { t.Helper(); return in(t, command) }
 	run("go get " + kit + "@" + version + " && go mod tidy && go vet ./... && go build -o server .")

@@ -69,7 +69,7 @@ func TestUpgrade(t *testing.T) {
 	dir := filepath.Join(parent, "backup")
 	in := func(dir, command string) string {
 		t.Helper()
-		return scripttest.Shell(t, dir, command, append(proxy.Environment(t), "GOFLAGS=-trimpath")...)
+		return scripttest.Shell(t, dir, command, proxy.Environment(t)...)
 	}
 	in(parent, "go run "+kit+"/cmd/scaffold@"+made+" new --dir=backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan --subresources=status")
 	scripttest.Write(t, filepath.Join(dir, "guard_test.go"), guardTest)
