@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,11 +42,11 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
 	}
 	err := gobuild.Tell(b.progress, doing, func() error {
-		list := append([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags)...)
-		if log.CountStale(goInPins(ctx, module, append(list, gobuild.Stale(packages...)...)), child.Run) {
+		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags), gobuild.Stale(packages...))
+		if log.CountStale(goInPins(ctx, module, list), child.Run) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
-		cmd := goInPins(ctx, module, append(append(buildArgs(set), "-v", "-o", fresh+string(filepath.Separator)), packages...))
+		cmd := goInPins(ctx, module, slices.Concat(buildArgs(set), []string{"-v", "-o", fresh + string(filepath.Separator)}, packages))
 		cmd.Stdout, cmd.Stderr = log, log
 		return child.Run(cmd)
 	})

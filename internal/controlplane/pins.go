@@ -124,8 +124,8 @@ const compileFlags = "-trimpath -gcflags=all=-dwarf=false"
 
 // buildArgs are the arguments of go that build programs of pins, but for the files and packages.
 func buildArgs(set string) []string {
-	return append(append([]string{"build"}, strings.Fields(compileFlags)...),
-		"-buildvcs=false", "-mod=readonly", "-ldflags=-s -w"+versionFlags(pinned(set, "k8s.io/kubernetes")))
+	return slices.Concat([]string{"build"}, strings.Fields(compileFlags),
+		[]string{"-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(set, "k8s.io/kubernetes"))})
 }
 
 // VersionFlags stamp the version of DefaultMinor, for what is built with the libraries of the kit.
