@@ -368,7 +368,7 @@ func AsideDir(dir string, now time.Time) string { return dir + ".old-" + now.UTC
 func IsAside(dir string) bool { return asideName.MatchString(dir) }
 
 // save writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
-// the next run replaces, and never a leaf without its CA. It also completes what an earlier run left half done.
+// the next run replaces, and never a leaf without its CA.
 func (c *chain) save() error {
 	if err := c.saveCA(); err != nil {
 		return err

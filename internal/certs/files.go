@@ -51,8 +51,9 @@ func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir
 //	tls.crt -> ..data/tls.crt    tls.key -> ..data/tls.key    ..data -> ..v-123    ..v-123/{tls.crt,tls.key}
 //
 // The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
-// relative. The directory of the version before is removed at the end, which also tells servers to reload: their
-// watch follows the symlinks and sees the old file go, and would not see the rename of ..data.
+// relative. Links that are missing are made before the rename, so that a version is complete once it is current. The
+// directory of the version before is removed at the end, which also tells servers to reload: their watch follows the
+// symlinks and sees the old file go, and would not see the rename of ..data.
 //
 // On Windows, where not every user may make symlinks and none can be replaced in one step, they are plain files, replaced one by one.
 func WriteFiles(dir string, files Files) error {
@@ -71,20 +72,15 @@ func WriteFiles(dir string, files Files) error {
 	if err != nil {
 		return err
 	}
-	// From here on the new files are current; what is left is repeated by repairLinks if it does not come to its end.
-	if err := ReplaceLink(dir, version, dataLink); err != nil {
+	err = linkFiles(dir, files, false)
+	if err == nil {
+		err = ReplaceLink(dir, version, dataLink)
+	}
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		link := filepath.Join(dataLink, name)
-		if target, err := os.Readlink(filepath.Join(dir, name)); err == nil && target == link {
-			continue
-		}
-		if err := ReplaceLink(dir, link, name); err != nil {
-			return err
-		}
-	}
-	if err := syncDir(dir); err != nil {
+	// From here on the new files are current.
+	if err := linkFiles(dir, files, true); err != nil {
 		return err
 	}
 	if err := removeKey(dir, files); err != nil {
@@ -171,21 +167,16 @@ func ReplaceLink(dir, target, name string) error {
 	return inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
 
-// repairLinks finishes a WriteFiles that stopped after ..data was switched. It makes missing links only: a plain file
-// in the place of one was put there by somebody.
-func repairLinks(dir string) error {
-	entries, err := os.ReadDir(filepath.Join(dir, dataLink))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read current version: %w", err)
-	}
-	for _, e := range entries {
-		if _, err := os.Lstat(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrNotExist) {
-			if err := ReplaceLink(dir, filepath.Join(dataLink, e.Name()), e.Name()); err != nil {
-				return err
-			}
+// linkFiles makes the links to files that are missing and, with replace, puts them in the place of what has their names.
+func linkFiles(dir string, files Files, replace bool) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		link := filepath.Join(dataLink, name)
+		target, err := os.Readlink(filepath.Join(dir, name))
+		if missing := errors.Is(err, fs.ErrNotExist); target == link || !missing && !replace {
+			continue
+		}
+		if err := ReplaceLink(dir, link, name); err != nil {
+			return err
 		}
 	}
 	return nil

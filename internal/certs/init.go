@@ -130,11 +130,6 @@ func initLocked(chains []*chain, opts InitOptions) (*Report, error) {
 	refusals := []error{err}
 	for _, c := range chains {
 		c.userCAs = userCAs
-		for _, d := range c.pairs() {
-			if !opts.DryRun {
-				refusals = append(refusals, d.store.Write(d.name, nil)) // finishes what a run that was cut short began
-			}
-		}
 		refusals = append(refusals, c.plan(opts.AllowNewCA))
 	}
 	if err := errors.Join(refusals...); err != nil {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,34 +114,55 @@ func TestWriteOverPlainFiles(t *testing.T) {
 	}
 }
 
-// A write that stopped after the switch is completed; what came before the switch is swept up by the next write.
-func TestInterruptedWriteHeals(t *testing.T) {
+// A write that stopped leaves nothing or the whole pair, and what it left is swept up by the next one.
+func TestInterruptedWrite(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	first := issueServing(t, ca, "a.b.svc")
-	if err := first.Write(dir, Bundle{ca.Certificate}); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{CertFile, BundleFile} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	files := first.Files(Bundle{ca.Certificate})
 	if err := os.Symlink("nowhere", filepath.Join(dir, linkPrefix+CertFile)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, versionPrefix+"1"), dirMode); err != nil {
 		t.Fatal(err)
 	}
-	if err := repairLinks(dir); err != nil {
+	version, err := writeVersion(dir, files)
+	if err == nil {
+		err = linkFiles(dir, files, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Dir(dir).Read(""); len(got) > 0 || err != nil {
+		t.Errorf("before the switch there is %v, %v", slices.Collect(maps.Keys(got)), err)
+	}
+	if err := ReplaceLink(dir, version, dataLink); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ReadKeyPair(dir); err != nil || !bytes.Equal(got.CertPEM, first.CertPEM) {
-		t.Fatalf("the pair did not come back: %v", err)
+		t.Errorf("after the switch the pair is not there: %v", err)
 	}
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, Bundle{ca.Certificate}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(linked, tree(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// Missing links come before the switch, and files that are there are replaced after it: where it fails, nothing else has changed.
+func TestSwitchFails(t *testing.T) {
+	ca, dir := newServingCA(t), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, dataLink, "full"), dirMode); err != nil { // no link can take its place
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err == nil {
+		t.Fatal("the write had no error")
+	}
+	want := map[string]string{CertFile: "-> ..data/tls.crt", KeyFile: "-rw-------", "directory -rwxr-xr-x": "+"} // of ..data
+	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

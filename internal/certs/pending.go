@@ -43,9 +43,6 @@ func Request(ctx context.Context, opts InitOptions, name string) (*Report, error
 
 func request(l *leaf, out string) (*Report, error) {
 	dir := l.file(PendingDir)
-	if err := repairLinks(dir); err != nil {
-		return nil, err
-	}
 	decision := decision{action: Made, reason: "there was none"}
 	csr, err := usablePending(dir, l.want)
 	switch {
@@ -203,7 +200,7 @@ func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 // Whatever is missing after a run that was cut short, the next Accept does.
 func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	pending := l.file(PendingDir)
-	if err := errors.Join(repairLinks(pending), c.load()); err != nil {
+	if err := c.load(); err != nil {
 		return nil, err
 	}
 	csr, key, err := readPending(pending)

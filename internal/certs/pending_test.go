@@ -5,7 +5,6 @@ package certs
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -136,13 +135,6 @@ func TestRequestAgain(t *testing.T) {
 		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced, "expected one PEM block CERTIFICATE REQUEST"},
 		"key damaged":     {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},
 		"key of another":  {overwrite(pending+"/tls.key", "file:"+ServingCADir+"/tls.key"), nil, Replaced, "the key belongs to another request"},
-		"links missing": {func(t *testing.T, dir string) {
-			for _, name := range []string{KeyFile, RequestFile} {
-				if err := os.Remove(filepath.Join(dir, pending, name)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}, nil, Kept, ""},
 		"never finished": {func(t *testing.T, dir string) {
 			remove(pending)(t, dir)
 			if err := makeDir(filepath.Join(dir, pending, versionPrefix+"1")); err != nil {
@@ -151,9 +143,6 @@ func TestRequestAgain(t *testing.T) {
 		}, nil, Made, "there was none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "links missing" && runtime.GOOS == "windows" {
-				t.Skip("there are no links there")
-			}
 			dir := t.TempDir()
 			mustInit(t, initOptions(dir, epoch))
 			opts := initOptions(dir, epoch)

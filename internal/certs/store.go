@@ -81,22 +81,14 @@ func (d Dir) Lock(ctx context.Context) (func() error, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// Read reads the files. Where there is no link to any of them yet, but what the links will lead to, it is that: a write was cut short.
+// Read reads the files.
 func (d Dir) Read(set string, names ...string) (Files, error) {
 	if len(names) == 0 {
 		names = []string{CertFile, KeyFile, BundleFile}
 	}
-	files, err := d.read(set, "", names)
-	if files == nil && err == nil {
-		files, err = d.read(set, dataLink, names)
-	}
-	return files, err
-}
-
-func (d Dir) read(set, below string, names []string) (Files, error) {
 	var files Files
 	for _, name := range names {
-		file := d.Path(set, below, name)
+		file := d.Path(set, name)
 		data, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -116,13 +108,8 @@ func (d Dir) read(set, below string, names []string) (Files, error) {
 	return files, nil
 }
 
-// Write is that of WriteFiles. Without files it completes a Write that was cut short.
-func (d Dir) Write(set string, files Files) error {
-	if len(files) == 0 {
-		return repairLinks(d.Path(set))
-	}
-	return WriteFiles(d.Path(set), files)
-}
+// Write is that of WriteFiles.
+func (d Dir) Write(set string, files Files) error { return WriteFiles(d.Path(set), files) }
 
 // Move renames the directory.
 func (d Dir) Move(from, to string) error {
@@ -168,9 +155,7 @@ func (m *Memory) Write(set string, files Files) error {
 	if m.Sets == nil {
 		m.Sets = map[string]Files{}
 	}
-	if len(files) > 0 {
-		m.Sets[set] = maps.Clone(files)
-	}
+	m.Sets[set] = maps.Clone(files)
 	return nil
 }
 

@@ -140,9 +140,6 @@ func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool
 
 // Write stores a set in its Secret.
 func (s *secrets) Write(set string, files certs.Files) error {
-	if len(files) == 0 {
-		return nil
-	}
 	if set != certs.ServingDir {
 		return s.update(func(m *certs.Memory) error { return m.Write(set, files) })
 	}
