@@ -64,10 +64,30 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 				built.files = map[string]string{}
 			}
 			built.files[pkg] = file
-			return file, nil
+			return file, openSources(ctx, dir, settings, pkg)
 		}
 	}
 	return "", fmt.Errorf("build %s: its sources change while it is built, or go run did not keep it: there is no %q", pkg, file)
+}
+
+// sources prints the directories of packages in the module under test, what they embed, and go.mod.
+const sources = `{{if .Module}}{{if .Module.Main}}{{.Dir}}{{"\n"}}{{.Module.GoMod}}{{"\n"}}{{range .EmbedFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+
+// openSources opens what a main package is made of. go test takes a result from its cache as long as the test, and the files in its module
+// that it opened, are the same; a test that runs a program does not import it.
+func openSources(ctx context.Context, dir string, settings []string, pkg string) error {
+	paths, err := goOutput(ctx, &gobuild.Log{}, dir, settings, "list", "-deps", "-f", sources, pkg)
+	if err != nil {
+		return fmt.Errorf("find the sources of %s: %w", pkg, err)
+	}
+	for path := range strings.FieldsFuncSeq(paths, func(r rune) bool { return r == '\n' }) {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("find the sources of %s: %w", pkg, err)
+		}
+		_ = f.Close() // nothing was written
+	}
+	return nil
 }
 
 // goIn is a go command in a directory.

@@ -74,6 +74,21 @@ func TestForeignModule(t *testing.T) {
 			}
 		})
 	}
+	// A test that starts the server, and does not import it, is run again when the server has changed. Of files that are new go test takes nothing
+	// from its cache.
+	const test = `find . -exec touch -d "$1" {} + && GOFLAGS=${GOFLAGS/-count=1/} go test ./built`
+	for _, tc := range []struct {
+		command string
+		cached  bool
+	}{
+		{"set -- 2020-01-01; " + test, false},
+		{"set -- 2020-01-01; " + test, true},
+		{"set -- 2020-01-02; echo >>main.go; " + test, false},
+	} {
+		if out := run(tc.command); strings.Contains(out, "(cached)") != tc.cached {
+			t.Errorf("%s: got %q, want from the cache %v", tc.command, out, tc.cached)
+		}
+	}
 }
 
 // project writes the files of an archive in testdata.
