@@ -24,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -42,19 +41,19 @@ var shared *envtest.Environment
 
 func TestMain(m *testing.M) { os.Exit(envtest.Main(m, envtest.Options{}, &shared)) }
 
-// blocks are the commands of a section of the page, for the fixture's API instead of that of the sample.
-func blocks(t *testing.T, section string) []string {
+// section is one of the page, for the fixture's API instead of that of the sample.
+func section(t *testing.T, title string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	_, text, found := strings.Cut(string(page), "\n## "+title+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	if !found {
-		t.Fatalf("docs/access.md has no section %q", section)
+		t.Fatalf("docs/access.md has no section %q", title)
 	}
-	return scripttest.Blocks(strings.NewReplacer("/apis/workshop.example.com/v1/widgets", items, "workshop.example.com", "fixture.example.com").Replace(text))
+	return strings.NewReplacer("/apis/workshop.example.com/v1/widgets", items, "workshop.example.com", "fixture.example.com").Replace(text)
 }
 
 // newEngine makes the object "e" in a namespace of its own.
@@ -93,7 +92,7 @@ func (l *lines) have() []string {
 	return slices.Clone(l.all)
 }
 
-// start runs a program beside the test, and waits for a line that matches, if it has to.
+// start runs a program beside the test, and waits for a line with that text, if there is one.
 func start(t *testing.T, e *envtest.Environment, ready string, name string, args ...string) *lines {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -121,14 +120,20 @@ func start(t *testing.T, e *envtest.Environment, ready string, name string, args
 		<-ended
 		_ = out.Close()
 	})
-	e.Eventually(t, name+" to say "+ready, envtest.Patience, func(context.Context) error {
+	l.await(t, e, ready)
+	return l
+}
+
+// await waits for a line with that text.
+func (l *lines) await(t *testing.T, e *envtest.Environment, text string) {
+	t.Helper()
+	e.Eventually(t, "a line with "+text, envtest.Patience, func(context.Context) error {
 		have := strings.Join(l.have(), "\n")
-		if !strings.Contains(have, ready) {
-			return fmt.Errorf("it said:\n%s", have)
+		if !strings.Contains(have, text) {
+			return fmt.Errorf("the lines are:\n%s", have)
 		}
 		return nil
 	})
-	return l
 }
 
 // proxy is a running one.
@@ -184,7 +189,7 @@ func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	command := strings.ReplaceAll(blocks(t, "Through an HTTP or SOCKS5 proxy")[0], "http://proxy.example.com:3128", p.url.String())
+	command := strings.ReplaceAll(scripttest.Blocks(section(t, "Through an HTTP or SOCKS5 proxy"))[0], "http://proxy.example.com:3128", p.url.String())
 	scripttest.Shell(t, t.TempDir(), command, "KUBECONFIG="+path, "CLUSTER="+config.Contexts[config.CurrentContext].Cluster,
 		"PATH="+filepath.Dir(e.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	return path
@@ -209,14 +214,28 @@ func TestProxyURL(t *testing.T) {
 					t.Errorf("the proxy connected to %q, want %s once more", p.reached(), host)
 				}
 			})
+			t.Run("watch of kubectl", func(t *testing.T) {
+				before, deleted := len(p.reached()), newEngine(t, shared)
+				args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + deleted}
+				watch := start(t, shared, "ADDED", shared.Binary("kubectl"), append(args, "get", "engines", "--watch", "--output-watch-events")...)
+				if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, append(args, "delete", "engine", "e")...); err != nil {
+					t.Fatalf("kubectl delete: %v %s", err, stderr)
+				}
+				watch.await(t, shared, "DELETED")
+				if reached := p.reached()[before:]; len(reached) < 2 {
+					t.Errorf("the proxy connected to %q, want %s for each of the two", reached, host)
+				}
+			})
 			t.Run("upgrade", func(t *testing.T) {
-				config := rest.CopyConfig(shared.Admin(t))
-				config.Proxy = http.ProxyURL(p.url)
+				config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+				if err != nil {
+					t.Fatal(err)
+				}
 				before := len(p.reached())
 				c := console.Open(t.Context(), t, config, namespace, "e")
 				c.Echo(t, "through a proxy")
-				if len(p.reached()) == before {
-					t.Errorf("the proxy connected to %q, want one more", p.reached())
+				if !slices.Contains(p.reached()[before:], host) {
+					t.Errorf("the proxy connected to %q, want %s once more", p.reached(), host)
 				}
 			})
 			t.Run("certgen", func(t *testing.T) {
@@ -298,7 +317,7 @@ func TestKubectlProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, block := range blocks(t, "Through kubectl proxy") {
+	for _, block := range scripttest.Blocks(section(t, "Through kubectl proxy")) {
 		out := scripttest.Shell(t, dir, strings.ReplaceAll(block, "8001", shared.FreePort(t)),
 			"KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
 		if !strings.Contains(out, `"kind": "ItemList"`) && !strings.Contains(out, `"kind":"ItemList"`) {
@@ -320,7 +339,7 @@ func TestKubectlProxy(t *testing.T) {
 		{"host", nil, "GET", items, http.Header{"Host": {"evil.example.com"}}, 403},
 		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, "GET", items, http.Header{"Host": {"evil.example.com"}}, 200},
 		{"console", nil, "GET", path, upgrade, 101},
-		{"console rejected", []string{"--reject-paths=^/api/.*/pods/.*/(exec|attach),^/apis/fixture.example.com/.*/console"}, "GET", path, upgrade, 403},
+		{"console rejected", []string{rejectPaths(t)}, "GET", path, upgrade, 403},
 		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "GET", items, nil, 200},
 		{"read-only, a write", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "POST", items, nil, 403},
 	} {
@@ -340,6 +359,16 @@ func TestKubectlProxy(t *testing.T) {
 			t.Errorf("got %s, %v and the event %s %s; want the engine that is there", resp.Status, err, event.Type, event.Object.Raw)
 		}
 	})
+}
+
+// rejectPaths is the flag of the page, without the quotes of the shell and the backslashes of the table.
+func rejectPaths(t *testing.T) string {
+	t.Helper()
+	flag := regexp.MustCompile("`--reject-paths='(.+)'`").FindStringSubmatch(section(t, "Through kubectl proxy"))
+	if flag == nil {
+		t.Fatal("docs/access.md has no example of --reject-paths")
+	}
+	return "--reject-paths=" + strings.ReplaceAll(flag[1], `\|`, "|")
 }
 
 // kubectlProxy runs one and returns its URL.

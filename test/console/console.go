@@ -36,26 +36,14 @@ type Console struct {
 	out *io.PipeWriter
 }
 
-// Open connects as the user of the config, with its Dial. The console ends with ctx. One that cannot be opened has Ended.
+// Open connects as the user of the config, with its Dial or its proxy. The console ends with ctx. One that cannot be opened has Ended.
 func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, name string) *Console {
 	t.Helper()
-	// remotecommand dials by itself, in the network of this process: a listener there leads to kube-apiserver.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	address := strings.TrimPrefix(config.Host, "https://")
+	if config.Dial != nil {
+		config, address = throughListener(t, config, address)
 	}
-	kubeAPIServer := strings.TrimPrefix(config.Host, "https://")
-	envtest.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return config.Dial(ctx, "tcp", kubeAPIServer) })
-	config = rest.CopyConfig(config)
-	if config.ServerName == "" {
-		// The listener's address is not in the certificate.
-		host, _, err := net.SplitHostPort(kubeAPIServer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.ServerName = host
-	}
-	target := url.URL{Scheme: "https", Host: listener.Addr().String(),
+	target := url.URL{Scheme: "https", Host: address,
 		Path: "/apis/fixture.example.com/v1/namespaces/" + namespace + "/engines/" + name + "/console"}
 	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
 	if err != nil {
@@ -67,7 +55,6 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 	ended := make(chan error, 1)
 	c := &Console{In: stdin, Out: bufio.NewScanner(stdout), ErrOut: bufio.NewScanner(stderr), Ended: ended, out: out}
 	go func() {
-		defer listener.Close()
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errOut})
 		in.CloseWithError(err) // or a writer waits without end
 		out.CloseWithError(err)
@@ -75,6 +62,26 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 		ended <- err
 	}()
 	return c
+}
+
+// throughListener returns a config and an address for remotecommand, which dials by itself, in the network of this process: a listener there
+// leads to kube-apiserver.
+func throughListener(t testing.TB, config *rest.Config, kubeAPIServer string) (*rest.Config, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := config.Dial
+	envtest.Forward(t, listener, func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", kubeAPIServer) })
+	config = rest.CopyConfig(config)
+	if config.ServerName == "" {
+		// The listener's address is not in the certificate.
+		if config.ServerName, _, err = net.SplitHostPort(kubeAPIServer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return config, listener.Addr().String()
 }
 
 // Say sends a line.
