@@ -3,8 +3,9 @@
 # One binary for every Linux; and the packages compiled for the control plane are used again for our own.
 export CGO_ENABLED = 0
 # As in images: what they, tests and `make run` have in common is compiled once. Binaries are linked without debug information (-s -w), and
-# compilers that need not write it take a fifth less time.
-export GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false
+# compilers that need not write it take a fifth less time. A test that runs programs or scripts is run each time: go test would take its result
+# from a cache that does not know them.
+export GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false -count=1
 
 .DEFAULT_GOAL := help
 # Prerequisites in their order: first what is needed, then what is compiled, which uses all CPUs by itself.
@@ -95,7 +96,7 @@ test-security: needs-test-generate controlplane build ## Attack the server; SECU
 	ATTACK_P99=1s go test -timeout 20m -run '^TestAttacks$$' ./test/security/limits
 
 .PHONY: test-attacks
-test-attacks: controlplane build ## Attack the server for a minute in each way, with the machine for itself (28 minutes): make test-attacks PART=2/3
+test-attacks: needs-test controlplane build ## Attack the server for a minute in each way, with the machine for itself (28 minutes): make test-attacks PART=2/3
 	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
@@ -105,7 +106,7 @@ test-all: needs-test-arm64-fips-generate-kind-suites ## Run every test that ther
 	$(MAKE) kind-test-all kind-test-konnectivity verify
 
 .PHONY: verify
-verify: ## Check formatting, lint, generated code, modules, pinned versions, and that the tree is clean.
+verify: needs-generate ## Check formatting, lint, generated code, modules, pinned versions, and that the tree is clean.
 	@scripts/verify.sh
 
 .PHONY: lint
@@ -137,7 +138,7 @@ fuzz: ## Fuzz each target for FUZZTIME (default 30s): make fuzz FUZZTIME=5m
 	@FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
 
 .PHONY: measure
-measure: controlplane build ## Measure start, memory and size; docs/measurements.md has the results.
+measure: needs-test controlplane build ## Measure start, memory and size; docs/measurements.md has the results.
 	@scripts/measure.sh
 
 .PHONY: measure-konnectivity
@@ -161,7 +162,7 @@ undeploy: kubectl ## Take it out and keep the data; make undeploy PURGE=1 leaves
 ##@ Try it on kind
 
 .PHONY: kind-up
-kind-up: ## Create the cluster KIND_CLUSTER (default workshop) from KIND_NODE_IMAGE (default: kind's own); .kind/kubeconfig.
+kind-up: needs-kind$(if $(filter kind-test%,$(MAKECMDGOALS)),-suites) ## Create the cluster KIND_CLUSTER (default workshop) from KIND_NODE_IMAGE (default: kind's own); .kind/kubeconfig.
 	@scripts/kind.sh up
 
 .PHONY: kind-load

@@ -44,7 +44,7 @@ pins_tidy() {
 }
 tidy() {
   local dir pins
-  for dir in . scripts/tools test/crds test/promql; do (cd "$dir" && go mod tidy -diff) || return 1; done
+  for dir in . scripts/tools test/crds test/monitoring; do (cd "$dir" && go mod tidy -diff) || return 1; done
   for pins in internal/controlplane/pins/*.mod; do pins_tidy "${pins%.mod}" || return 1; done
   go mod verify
 }

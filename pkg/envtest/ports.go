@@ -3,7 +3,6 @@
 package envtest
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -53,7 +52,7 @@ func (ps *ports) take() (int, error) {
 		ps.locks = append(ps.locks, lock)
 		return port, nil
 	}
-	return 0, errors.New("reserve port: none is free between " + strconv.Itoa(firstPort) + " and " + strconv.Itoa(lastPort))
+	return 0, fmt.Errorf("reserve port: none is free between %d and %d; ss -ltnp says who has them", firstPort, lastPort)
 }
 
 func (ps *ports) release() {

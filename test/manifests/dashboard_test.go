@@ -308,6 +308,31 @@ func alertProblems(t testing.TB, a alert, p panel) []string {
 	return problems
 }
 
+// TestDashboardSchema: the dashboard is one by Grafana's schema, and one with an error is not.
+func TestDashboardSchema(t *testing.T) {
+	t.Parallel()
+	cm, _ := dashboards(t, parse(t, render(t, variant{components: []string{"monitoring"}})))
+	text := cm.Data["dashboard.json"]
+	cases := []struct{ from, to, want string }{
+		{"", "", ""},
+		{`"gridPos"`, `"gridpos"`, "panels[0].Panel: unexpected field 'gridpos'"},
+		{`"graphMode"`, `"graph"`, "panels[0].options.graphMode: required field is missing"},
+		{`"multi": true`, `"multi": "yes"`, "templating.list[1].multi: json: cannot unmarshal string"},
+		{`"graphTooltip": 1`, `"graphTooltip": 1, "fiscalYearStartMonth": 13`, "fiscalYearStartMonth: must be < 12"},
+	}
+	var questions []json.RawMessage
+	for _, tc := range cases {
+		questions = append(questions, json.RawMessage(strings.Replace(text, tc.from, tc.to, 1)))
+	}
+	problems := make([]string, len(cases))
+	runMonitoring(t, "schema", questions, &problems)
+	for i, tc := range cases {
+		if got := problems[i]; !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("with %q instead of %q: got %q, want %q", tc.to, tc.from, got, tc.want)
+		}
+	}
+}
+
 // TestDashboardFails: each problem of a dashboard is found.
 func TestDashboardFails(t *testing.T) {
 	t.Parallel()

@@ -3,11 +3,8 @@
 package manifests
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -241,7 +238,7 @@ func TestKonnectivityAlerts(t *testing.T) {
 		Error  string
 		Labels []map[string]string
 	}
-	askPromQL(t, questions, &answers)
+	runMonitoring(t, "eval", questions, &answers)
 	for i, tc := range alertCases {
 		var got []string
 		for _, labels := range answers[i].Labels {
@@ -257,25 +254,6 @@ func TestKonnectivityAlerts(t *testing.T) {
 		if !tested[name] {
 			t.Errorf("the alert %s never fires in a test", name)
 		}
-	}
-}
-
-// askPromQL has the engine of the program in ../promql evaluate expressions.
-func askPromQL(t testing.TB, questions, answers any) {
-	t.Helper()
-	input, err := json.Marshal(questions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "eval")
-	cmd.Dir, cmd.Stdin, cmd.Stderr = filepath.Join("..", "promql"), bytes.NewReader(input), &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go run ./test/promql eval: %v\n%s", err, &stderr)
-	}
-	if err := json.Unmarshal(out, answers); err != nil {
-		t.Fatal(err)
 	}
 }
 

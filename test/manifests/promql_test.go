@@ -28,12 +28,14 @@ type selector []struct{ Label, Op, Value string }
 // parsed are the queries by their expressions: many tests read the same ones.
 var parsed sync.Map
 
-// parsePromQL has the program in ../promql read expressions.
+// parsePromQL has Prometheus' parser read expressions.
 func parsePromQL(t testing.TB, expressions ...string) []query {
 	t.Helper()
 	isNew := slices.DeleteFunc(slices.Clone(expressions), func(e string) bool { _, ok := parsed.Load(e); return ok })
 	if len(isNew) > 0 {
-		for i, q := range runPromQL(t, isNew) {
+		queries := make([]query, len(isNew))
+		runMonitoring(t, "parse", isNew, &queries)
+		for i, q := range queries {
 			parsed.Store(isNew[i], q)
 		}
 	}
@@ -45,24 +47,23 @@ func parsePromQL(t testing.TB, expressions ...string) []query {
 	return queries
 }
 
-func runPromQL(t testing.TB, expressions []string) []query {
+// runMonitoring asks the program in ../monitoring.
+func runMonitoring(t testing.TB, command string, questions, answers any) {
 	t.Helper()
-	input, err := json.Marshal(expressions)
+	input, err := json.Marshal(questions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
-	cmd.Dir, cmd.Stdin, cmd.Stderr = filepath.Join("..", "promql"), bytes.NewReader(input), &stderr
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", command)
+	cmd.Dir, cmd.Stdin, cmd.Stderr = filepath.Join("..", "monitoring"), bytes.NewReader(input), &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go run ./test/promql: %v\n%s", err, &stderr)
+		t.Fatalf("go run ./test/monitoring %s: %v\n%s", command, err, &stderr)
 	}
-	var queries []query
-	if err := json.Unmarshal(out, &queries); err != nil || len(queries) != len(expressions) {
-		t.Fatalf("%d answers to %d expressions, %v", len(queries), len(expressions), err)
+	if err := json.Unmarshal(out, answers); err != nil {
+		t.Fatal(err)
 	}
-	return queries
 }
 
 // matches says whether the selector asks for the metric, or for a part of the histogram of that name.

@@ -1,9 +1,12 @@
-// Pins Prometheus, of which parser and engine are used: test/manifests reads with them what dashboards and alerts ask, and when alerts fire.
-module example.com/extension-apiserver/test/promql
+// Pins the code of Prometheus and Grafana with which test/manifests reads alerts and the dashboard.
+module example.com/extension-apiserver/test/monitoring
 
 go 1.26.0
 
-require github.com/prometheus/prometheus v0.315.1
+require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
+	github.com/prometheus/prometheus v0.315.1
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command promql says what Prometheus' parser makes of PromQL expressions, and `promql eval` what its engine makes of them with given series:
-// it reads a JSON array of them, and writes one of the same length.
-// It is a module of its own, so that Prometheus is none of the kit's dependencies.
+// Command monitoring reads a JSON array and writes one of the same length: `monitoring parse` what Prometheus' parser makes of PromQL
+// expressions, `monitoring eval` what its engine makes of them with given series, and `monitoring schema` what is wrong with dashboards by
+// Grafana's schema. It is a module of its own, so that they are none of the kit's dependencies.
 package main
 
 import (
 	"encoding/json"
 	"log"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -25,12 +33,32 @@ type query struct {
 type matcher struct{ Label, Op, Value string }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "eval" {
+	switch strings.Join(os.Args[1:], " ") {
+	case "parse":
+		answer(parse)
+	case "eval":
 		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 10000, Timeout: time.Minute})
 		answer(func(e evaluation) result { return evaluate(engine, e) })
-		return
+	case "schema":
+		for _, panel := range []variants.PanelcfgConfig{heatmap.VariantConfig(), stat.VariantConfig(), statetimeline.VariantConfig(), timeseries.VariantConfig()} {
+			cog.NewRuntime().RegisterPanelcfgVariant(panel)
+		}
+		answer(validate)
+	default:
+		log.Fatal("usage: monitoring parse|eval|schema")
 	}
-	answer(parse)
+}
+
+// validate finds fields that a dashboard of Grafana has not or must have, and values that it does not take.
+func validate(text json.RawMessage) string {
+	var d dashboard.Dashboard
+	if err := d.UnmarshalJSONStrict(text); err != nil && err.Error() != "" { // a list of none is an error, too
+		return err.Error()
+	}
+	if err := d.Validate(); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // answer reads questions, and writes the answer to each.

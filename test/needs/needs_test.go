@@ -78,3 +78,39 @@ func stub(t *testing.T, dir, name, script string) {
 		t.Fatal(err)
 	}
 }
+
+// TestTargets: what a target needs is looked for before anything else is done.
+func TestTargets(t *testing.T) {
+	kit, project := "Makefile", filepath.Join("internal", "scaffold", "templates", "project", "Makefile.tmpl")
+	for _, tc := range []struct{ makefile, targets, want string }{
+		{kit, "test", "scripts/needs.sh test generate"},
+		{kit, "test-quickstart", "scripts/needs.sh kind generate"},
+		{kit, "test-quickstart RUN=TestUpgrade", "scripts/needs.sh generate"},
+		{kit, "test-minors", "scripts/needs.sh test generate"},
+		{kit, "test-bump", "scripts/needs.sh generate"},
+		{kit, "test-without-sample", "scripts/needs.sh test generate"},
+		{kit, "test-security", "scripts/needs.sh test generate"},
+		{kit, "test-attacks", "scripts/needs.sh test"},
+		{kit, "test-all", "scripts/needs.sh test arm64 fips generate kind suites"},
+		{kit, "test-fips", "scripts/needs.sh fips"},
+		{kit, "test-arm64", "scripts/needs.sh arm64"},
+		{kit, "test-mutations", "scripts/needs.sh test generate"},
+		{kit, "verify", "scripts/needs.sh generate"},
+		{kit, "measure-konnectivity", "scripts/needs.sh test"},
+		{kit, "kind-load", "scripts/needs.sh kind"},
+		{kit, "kind-up kind-deploy", "scripts/needs.sh kind"},
+		{kit, "kind-up kind-deploy kind-test kind-down", "scripts/needs.sh kind suites"},
+		{kit, "kind-test-all", "scripts/needs.sh kind suites"},
+		{kit, "kind-test-konnectivity", "scripts/needs.sh kind suites"},
+		{kit, "new", "scripts/needs.sh generate"},
+		{project, "kind-deploy", "bash kit/scripts/needs.sh kind"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{"--dry-run", "--no-print-directory", "-f", tc.makefile}, strings.Fields(tc.targets)...)...)
+		cmd.Dir = filepath.Join("..", "..")
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=") // of the make that runs this test
+		out, err := cmd.CombinedOutput()
+		if first, _, _ := strings.Cut(string(out), "\n"); err != nil || first != tc.want {
+			t.Errorf("make %s: %v and first %q, want %q", tc.targets, err, first, tc.want)
+		}
+	}
+}
