@@ -129,6 +129,11 @@ func (e *Environment) prepare() (err error) {
 			return fmt.Errorf("find nft, which kube-proxy runs: %w; install nftables", err)
 		}
 	}
+	if e.options.Network != Loopback { // before minutes of building
+		if e.lan, err = newLAN(); err != nil {
+			return err
+		}
+	}
 	return e.findPrograms()
 }
 
@@ -232,13 +237,10 @@ func (e *Environment) controlPlaneHosts() ([]*host, error) {
 	if e.options.Network == Loopback {
 		return []*host{loopbackHost(&e.ports)}, nil
 	}
-	var err error
-	if e.lan, err = newLAN(); err != nil {
-		return nil, err
-	}
 	add := e.lan.addRoutedHost
 	if len(e.options.Tunnels) > 0 {
 		add = e.lan.addHost
+		var err error
 		if e.node, err = e.lan.addRoutedHost("node", nodeNumber); err != nil {
 			return nil, err
 		}

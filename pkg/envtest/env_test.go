@@ -213,6 +213,26 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
+// TestNoSpace: where the state does not fit, the error names the directory or shows the log of the part that found out.
+func TestNoSpace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounts need root: run the tests as root")
+	}
+	for _, size := range []string{"32k", "2m"} { // too small for certificates, and for etcd
+		dir := t.TempDir()
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		_, err := Start(t.Context(), Options{Dir: dir})
+		wantError(t, err, "no space left on device", dir)
+	}
+}
+
 // TestOptions: what cannot work is refused before anything starts.
 func TestOptions(t *testing.T) {
 	for name, options := range map[string]Options{
