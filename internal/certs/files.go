@@ -51,9 +51,10 @@ func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir
 //	tls.crt -> ..data/tls.crt    tls.key -> ..data/tls.key    ..data -> ..v-123    ..v-123/{tls.crt,tls.key}
 //
 // The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
-// relative. Links that are missing are made before the rename, so that a version is complete once it is current. The
-// directory of the version before is removed at the end, which also tells servers to reload: their watch follows the
-// symlinks and sees the old file go, and would not see the rename of ..data.
+// relative. Links that are missing are made before the rename, so that a version is complete once it is current; and before
+// that, plain files become links to a version of what they hold. The directory of the version before is removed at the end,
+// which also tells servers to reload: their watch follows the symlinks and sees the old file go, and would not see the rename
+// of ..data.
 //
 // On Windows, where not every user may make symlinks and none can be replaced in one step, they are plain files, replaced one by one.
 func WriteFiles(dir string, files Files) error {
@@ -68,19 +69,18 @@ func WriteFiles(dir string, files Files) error {
 	if runtime.GOOS == "windows" {
 		return replaceFiles(dir, files)
 	}
+	names := slices.Sorted(maps.Keys(files))
+	if err := linkPlainFiles(dir, names); err != nil {
+		return err
+	}
 	version, err := writeVersion(dir, files)
 	if err != nil {
 		return err
 	}
-	err = linkFiles(dir, files, false)
-	if err == nil {
-		err = ReplaceLink(dir, version, dataLink)
+	if err := linkFiles(dir, names); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
-	}
-	// From here on the new files are current.
-	if err := linkFiles(dir, files, true); err != nil {
+	if err := switchTo(dir, version); err != nil {
 		return err
 	}
 	if err := removeKey(dir, files); err != nil {
@@ -167,12 +167,43 @@ func ReplaceLink(dir, target, name string) error {
 	return inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
 
-// linkFiles makes the links to files that are missing and, with replace, puts them in the place of what has their names.
-func linkFiles(dir string, files Files, replace bool) error {
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		link := filepath.Join(dataLink, name)
+// linkPlainFiles makes links of files that are none yet, to a version with the same content, so that the next one replaces all at once.
+func linkPlainFiles(dir string, names []string) error {
+	names = append([]string{CertFile, KeyFile, BundleFile}, names...)
+	if !slices.ContainsFunc(names, func(name string) bool {
 		target, err := os.Readlink(filepath.Join(dir, name))
-		if missing := errors.Is(err, fs.ErrNotExist); target == link || !missing && !replace {
+		return target != filepath.Join(dataLink, name) && !errors.Is(err, fs.ErrNotExist)
+	}) {
+		return nil
+	}
+	present, err := Dir(dir).Read("", names...)
+	if err != nil || len(present) == 0 {
+		return err
+	}
+	version, err := writeVersion(dir, present)
+	if err != nil {
+		return err
+	}
+	if err := switchTo(dir, version); err != nil {
+		return err
+	}
+	return linkFiles(dir, slices.Sorted(maps.Keys(present)))
+}
+
+// switchTo makes a version current, or removes it.
+func switchTo(dir, version string) error {
+	err := ReplaceLink(dir, version, dataLink)
+	if current, _ := os.Readlink(filepath.Join(dir, dataLink)); err != nil && current != version {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
+	}
+	return err
+}
+
+// linkFiles gives links to the current version those names that are none.
+func linkFiles(dir string, names []string) error {
+	for _, name := range names {
+		link := filepath.Join(dataLink, name)
+		if target, err := os.Readlink(filepath.Join(dir, name)); err == nil && target == link {
 			continue
 		}
 		if err := ReplaceLink(dir, link, name); err != nil {

@@ -96,21 +96,45 @@ func TestPairSwitchesTogether(t *testing.T) {
 	}
 }
 
-// Plain files, as cp and other tools leave them, become links without being missing in between.
+// Plain files, as cp and other tools leave them, become links, first to what they held: all are replaced at once. One beside links too.
 func TestWriteOverPlainFiles(t *testing.T) {
-	ca, dir := newServingCA(t), t.TempDir()
-	for _, name := range []string{CertFile, KeyFile, BundleFile, "README"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600); err != nil {
+	ca := newServingCA(t)
+	for _, plain := range [][]string{{CertFile, KeyFile, BundleFile}, {CertFile}, {KeyFile}} {
+		dir, old := t.TempDir(), issueServing(t, ca, "a.b.svc")
+		files := old.Files(Bundle{ca.Certificate})
+		if err := old.Write(dir, Bundle{ca.Certificate}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := issueServing(t, ca, "a.b.svc").Write(dir, Bundle{ca.Certificate}); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"README": "-rw-------"}
-	maps.Copy(want, linked)
-	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
+		for _, name := range plain {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), files[name].Data, files[name].Mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "README"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// A write that stops here has changed nothing for who reads.
+		if err := linkPlainFiles(dir, []string{CertFile}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Dir(dir).Read(""); err != nil || !cmp.Equal(got, files) {
+			t.Errorf("%q: the links lead to other files, or %v", plain, err)
+		}
+		want := map[string]string{"README": "-rw-------"}
+		maps.Copy(want, linked)
+		for _, name := range []string{"before", "after"} {
+			got := tree(t, dir)
+			got["directory -rwxr-xr-x"] = "+" // versions before are swept up by the write
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%q: files %s the write (-want +got):\n%s", plain, name, diff)
+			}
+			if err := issueServing(t, ca, "a.b.svc").Write(dir, Bundle{ca.Certificate}); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
@@ -127,7 +151,7 @@ func TestInterruptedWrite(t *testing.T) {
 	}
 	version, err := writeVersion(dir, files)
 	if err == nil {
-		err = linkFiles(dir, files, false)
+		err = linkFiles(dir, []string{CertFile, KeyFile, BundleFile})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -149,20 +173,26 @@ func TestInterruptedWrite(t *testing.T) {
 	}
 }
 
-// Missing links come before the switch, and files that are there are replaced after it: where it fails, nothing else has changed.
+// Where the switch fails, links have been made, and nothing else has changed.
 func TestSwitchFails(t *testing.T) {
-	ca, dir := newServingCA(t), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, dataLink, "full"), dirMode); err != nil { // no link can take its place
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err == nil {
-		t.Fatal("the write had no error")
-	}
-	want := map[string]string{CertFile: "-> ..data/tls.crt", KeyFile: "-rw-------", "directory -rwxr-xr-x": "+"} // of ..data
-	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
+	for plain, want := range map[bool]map[string]string{
+		false: {CertFile: "-> ..data/tls.crt", KeyFile: "-> ..data/tls.key", "directory -rwxr-xr-x": "+"}, // that is ..data
+		true:  {CertFile: "-rw-------", "directory -rwxr-xr-x": "+"},
+	} {
+		ca, dir := newServingCA(t), t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, dataLink, "full"), dirMode); err != nil { // no link can take its place
+			t.Fatal(err)
+		}
+		if plain {
+			if err := os.WriteFile(filepath.Join(dir, CertFile), []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err == nil {
+			t.Error("the write had no error")
+		}
+		if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+			t.Errorf("plain files %v (-want +got):\n%s", plain, diff)
+		}
 	}
 }

@@ -3,9 +3,15 @@
 package rotation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -53,14 +59,44 @@ func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 	return look
 }
 
-// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used.
-func (p *procedure) lookAgain() {
+// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used,
+// and after that, where kube-aggregator says that there is nothing behind it.
+func (p *procedure) lookAgain(ctx context.Context) {
 	for i := range p.steps {
 		if s := &p.steps[i]; p.makeCA != nil && s.kind == Identity && p.record(s) != nil {
+			p.leaveOutEmpty(ctx)
 			return
 		}
 	}
 	p.state.Others = nil
+}
+
+func (p *procedure) leaveOutEmpty(ctx context.Context) {
+	for _, name := range slices.Sorted(maps.Keys(p.state.Others)) {
+		namespace, service, _ := strings.Cut(name, "/")
+		apiServices, err := p.opts.Observer.APIServices(ctx, certs.Service{Namespace: namespace, Name: service})
+		if err != nil {
+			continue // it is asked for answers as before
+		}
+		for _, a := range apiServices {
+			if why := emptyBackend(a); why != "" && p.state.Others[name] != LookNone {
+				p.state.Others[name] = LookNone
+				p.note(fmt.Sprintf("Service %s is left out, since there is nothing behind %s: %s", name, a.Name, why))
+			}
+		}
+	}
+}
+
+// emptyBackend returns what kube-aggregator says of an API that no server is there for, or "". Its reasons are those of
+// k8s.io/kube-aggregator/pkg/controllers/status/remote. One that fails in discovery may not believe the front proxy's certificate.
+func emptyBackend(a apiregistrationv1.APIService) string {
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionFalse &&
+			slices.Contains([]string{"ServiceNotFound", "ServicePortError", "EndpointsNotFound", "MissingEndpoints"}, c.Reason) {
+			return cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
 }
 
 // believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -70,9 +71,12 @@ func TestRestartLeavesNoneOut(t *testing.T) {
 // unless the new certificate is of another CA and may be why.
 func TestOtherAPIsLater(t *testing.T) {
 	for _, tc := range []struct {
-		rotation, after string
-		blocked         bool
-	}{{ProxyClient, "switch", false}, {FrontProxyCA, "trust", false}, {FrontProxyCA, "switch", true}} {
+		rotation, after, reason string // kube-aggregator's, why it does not answer
+		blocked                 bool
+	}{
+		{ProxyClient, "switch", "FailedDiscoveryCheck", false}, {FrontProxyCA, "trust", "FailedDiscoveryCheck", false},
+		{FrontProxyCA, "switch", "FailedDiscoveryCheck", true}, {FrontProxyCA, "switch", "MissingEndpoints", false},
+	} {
 		f := newFake(t)
 		b := f.before()
 		f.runTo(tc.rotation, tc.after, EventObserved)
@@ -83,12 +87,25 @@ func TestOtherAPIsLater(t *testing.T) {
 		f.checkEnd(b, tc.rotation)
 
 		f = newFake(t)
+		b = f.before()
 		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
 		f.runTo(tc.rotation, tc.after, EventObserved)
 		f.down = "v1.far"
+		f.register = func(a *apiregistrationv1.APIService) {
+			if a.Name == f.down {
+				a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: tc.reason}}
+			}
+		}
 		_, err := Run(t.Context(), f.options(tc.rotation))
 		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked || blocked && !strings.Contains(err.Error(), "v1.far") {
-			t.Errorf("%s, another does not answer after %s: got %v, want blocked: %t", tc.rotation, tc.after, err, tc.blocked)
+			t.Errorf("%s, another does not answer after %s, %s: got %v, want blocked: %t", tc.rotation, tc.after, tc.reason, err, tc.blocked)
 		}
+		if !tc.blocked {
+			continue
+		}
+		if _, err := Abort(t.Context(), f.options(tc.rotation)); err != nil {
+			t.Errorf("%s is taken back while another does not answer: %v", tc.rotation, err)
+		}
+		f.checkAborted(b)
 	}
 }

@@ -279,7 +279,7 @@ func (p *procedure) abort(ctx context.Context) error {
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true
-	p.lookAgain()
+	p.state.Others = nil // one that does not answer the old certificate, with which all began, does not because of it
 	if err := p.state.write(p.opts.store); err != nil {
 		return err
 	}

@@ -69,11 +69,15 @@ func TestAbortGoesOn(t *testing.T) {
 	if _, err := Abort(t.Context(), opts); err == nil || !f.state().Aborting {
 		t.Fatalf("got %v, want an abort that is under way: %s", err, f.stateText())
 	}
+	began := f.now
 	report, err := Renew(t.Context(), f.options(""))
 	if err != nil || !strings.Contains(report.Items[0].Reason, "being taken back") {
 		t.Fatalf("got %+v, %v", report, err)
 	}
 	f.checkAborted(b)
+	if took := f.now.Sub(began); took < 2*f.hold { // of the switch and of the trust
+		t.Errorf("it took %s, want each of the two steps observed for %s", took, f.hold)
+	}
 }
 
 // TestRunAfterAbort: a rotation that was killed while it was taken back can go forward again, from wherever that was.
