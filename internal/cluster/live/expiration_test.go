@@ -5,6 +5,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +84,12 @@ func TestExpirationsDials(t *testing.T) {
 	address := clustertest.ServeTLS(t, f.leaf, nil, func(name string) { asked <- name })
 	c := clustertest.New(f.apiServices[:1], f.trust)
 	c.EndpointAddresses = []string{address}
-	c.Now = func() time.Time { return clustertest.Now.Add(certs.LeafLifetime + time.Hour) }
+	later := clustertest.Now.Add(certs.LeafLifetime + time.Hour)
+	c.Now = func() time.Time { return later }
+	if _, err := Expirations(t.Context(), c, Options{Service: clustertest.Service}, verify.ExpirationOptions{}); err == nil || !strings.Contains(err.Error(), "the clock of this machine") {
+		t.Errorf("with a clock that is not kube-apiserver's: got %v, want the clock named", err)
+	}
+	c.Config.Transport = clustertest.Clock(later)
 	r, err := Expirations(t.Context(), c, Options{Service: clustertest.Service, Dir: "not read"}, verify.ExpirationOptions{})
 	if err != nil {
 		t.Fatal(err)

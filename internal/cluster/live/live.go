@@ -98,6 +98,9 @@ func Check(ctx context.Context, c *cluster.Cluster, o Options) (*verify.Report, 
 
 // observeCertificates reads what is served, stored and trusted.
 func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*observed, error) {
+	if err := cluster.CheckClock(ctx, c); err != nil { // by which certificates are judged
+		return nil, err
+	}
 	seen := &observed{service: o.Service, now: c.Time(), served: map[string][]cluster.Served{}}
 	var err error
 	if err := seen.readStored(ctx, c, o); err != nil {
