@@ -59,7 +59,7 @@ var checks = []Check[*target]{
 		"put the file back, or allow reading it"}, checkReadable},
 	{Rule{"F03", []Severity{Info},
 		"certificate and key are plain files, so a server that reloads may see one of them new and the other old",
-		"write them with certgen init, or mount them from a Secret; both switch them together"}, checkAtomicLayout},
+		"have certgen write them, which links them when it renews them, or mount them from a Secret; both switch them together"}, checkAtomicLayout},
 	{Rule{"F04", []Severity{Error, Warning},
 		"not the plain PEM that all readers take: damaged, encrypted or foreign blocks, CRLF, text after the last block",
 		"rewrite the file as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else"}, checkPEM},
