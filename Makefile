@@ -79,12 +79,12 @@ test-quickstart: needs-$(if $(filter TestUpgrade,$(RUN)),,kind-)generate control
 	go test -tags quickstart -count=1 -timeout 30m -v $(if $(RUN),-run '^$(RUN)$$') ./test/quickstart
 
 .PHONY: test-minors
-test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (15 minutes each): make test-minors MINORS=1.35, or PART=1/4
+test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (20 minutes each): make test-minors MINORS=1.35, or PART=1/6
 	@scripts/test-minors.sh $(PART:%=--part=%) $(MINORS)
 
 .PHONY: test-bump
-test-bump: needs-generate ## Try `make bump` in copies of the tree, with the newest version that is pinned and with a patch (15 minutes).
-	go test -tags bump -count=1 -timeout 40m -v ./test/release -run '^TestBump(Patch)?$$'
+test-bump: needs-generate ## Try `make bump` in copies of the tree, with the newest version that is pinned and with a patch (15 minutes), RUN=TestBumpPatch that alone.
+	go test -tags bump -count=1 -timeout 40m -v ./test/release -run '^$(or $(RUN),TestBump(Patch)?)$$'
 
 .PHONY: test-without-sample
 test-without-sample: needs-test-generate controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
