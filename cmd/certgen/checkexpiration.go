@@ -102,7 +102,7 @@ externallyManaged); times are UTC, and what is left is in seconds.
 
 Exit codes:
   0  every certificate and CA is ok or warn
-  1  one is due, expired or error, or the cluster did not answer
+  1  one is due, expired or error, or the cluster did not answer, or has another time
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 // report reads files or, where there are no paths, the cluster.

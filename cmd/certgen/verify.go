@@ -107,7 +107,7 @@ them all. Findings of severity error are on standard error too.
 
 Exit codes:
   0  no finding of severity error; with --strict, none of severity warning either
-  1  such a finding, or the cluster did not answer
+  1  such a finding, or the cluster did not answer, or has another time
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {

@@ -69,18 +69,16 @@ func WriteFiles(dir string, files Files) error {
 	if runtime.GOOS == "windows" {
 		return replaceFiles(dir, files)
 	}
-	names := slices.Sorted(maps.Keys(files))
-	if err := linkPlainFiles(dir, names); err != nil {
-		return err
-	}
 	version, err := writeVersion(dir, files)
 	if err != nil {
 		return err
 	}
-	if err := linkFiles(dir, names); err != nil {
-		return err
+	names := slices.Sorted(maps.Keys(files))
+	err = linkPlainFiles(dir, names)
+	if err == nil {
+		err = linkFiles(dir, names)
 	}
-	if err := switchTo(dir, version); err != nil {
+	if err := switchTo(dir, version, err); err != nil {
 		return err
 	}
 	if err := removeKey(dir, files); err != nil {
@@ -184,15 +182,17 @@ func linkPlainFiles(dir string, names []string) error {
 	if err != nil {
 		return err
 	}
-	if err := switchTo(dir, version); err != nil {
+	if err := switchTo(dir, version, nil); err != nil {
 		return err
 	}
 	return linkFiles(dir, slices.Sorted(maps.Keys(present)))
 }
 
-// switchTo makes a version current, or removes it.
-func switchTo(dir, version string) error {
-	err := ReplaceLink(dir, version, dataLink)
+// switchTo makes a version current, unless there was an error, or removes it.
+func switchTo(dir, version string, err error) error {
+	if err == nil {
+		err = ReplaceLink(dir, version, dataLink)
+	}
 	if current, _ := os.Readlink(filepath.Join(dir, dataLink)); err != nil && current != version {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
 	}

@@ -119,7 +119,7 @@ func writePins(set, dir string) error {
 	return nil
 }
 
-// compileFlags are GOFLAGS of the Makefile, which says why: what a server and the programs have in common is compiled once.
+// compileFlags are in GOFLAGS of the Makefile, which says why: what a server and the programs have in common is compiled once.
 const compileFlags = "-trimpath -gcflags=all=-dwarf=false"
 
 // buildArgs are the arguments of go that build programs of pins, but for the files and packages.

@@ -3,15 +3,12 @@
 package rotation
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -59,44 +56,27 @@ func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 	return look
 }
 
-// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used,
-// and after that, where kube-aggregator says that there is nothing behind it.
-func (p *procedure) lookAgain(ctx context.Context) {
+// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used.
+func (p *procedure) lookAgain() {
 	for i := range p.steps {
 		if s := &p.steps[i]; p.makeCA != nil && s.kind == Identity && p.record(s) != nil {
-			p.leaveOutEmpty(ctx)
 			return
 		}
 	}
 	p.state.Others = nil
 }
 
-func (p *procedure) leaveOutEmpty(ctx context.Context) {
-	for _, name := range slices.Sorted(maps.Keys(p.state.Others)) {
-		namespace, service, _ := strings.Cut(name, "/")
-		apiServices, err := p.opts.Observer.APIServices(ctx, certs.Service{Namespace: namespace, Name: service})
-		if err != nil {
-			continue // it is asked for answers as before
-		}
-		for _, a := range apiServices {
-			if why := emptyBackend(a); why != "" && p.state.Others[name] != LookNone {
-				p.state.Others[name] = LookNone
-				p.note(fmt.Sprintf("Service %s is left out, since there is nothing behind %s: %s", name, a.Name, why))
-			}
-		}
+// isEmpty is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it does not answer.
+func (p *procedure) isEmpty(ctx context.Context, s certs.Service) bool {
+	if s == p.opts.Service {
+		return false
 	}
-}
-
-// emptyBackend returns what kube-aggregator says of an API that no server is there for, or "". Its reasons are those of
-// k8s.io/kube-aggregator/pkg/controllers/status/remote. One that fails in discovery may not believe the front proxy's certificate.
-func emptyBackend(a apiregistrationv1.APIService) string {
-	for _, c := range a.Status.Conditions {
-		if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionFalse &&
-			slices.Contains([]string{"ServiceNotFound", "ServicePortError", "EndpointsNotFound", "MissingEndpoints"}, c.Reason) {
-			return cmp.Or(c.Message, c.Reason)
-		}
+	endpoints, err := p.opts.Observer.Endpoints(ctx, s)
+	if len(endpoints) > 0 || err != nil && !apierrors.IsNotFound(err) {
+		return false
 	}
-	return ""
+	p.note(fmt.Sprintf("Service %s/%s is passed over as long as it has no endpoints", s.Namespace, s.Name))
+	return true
 }
 
 // believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.
@@ -162,7 +142,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
 			}
 			return nil
-		}); err != nil {
+		}); err != nil && !p.isEmpty(ctx, service) {
 			return err
 		}
 	}
@@ -190,8 +170,15 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 // proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same client certificate.
 func (p *procedure) proxyAnswers(ctx context.Context) error {
 	services, err := p.aggregated(ctx)
-	if err != nil {
+	if err == nil {
+		err = p.answersEverywhere(ctx, services...)
+	}
+	if err == nil {
+		return nil
+	}
+	there := slices.DeleteFunc(slices.Clone(services), func(s certs.Service) bool { return p.isEmpty(ctx, s) })
+	if len(there) == len(services) {
 		return err
 	}
-	return p.answersEverywhere(ctx, services...)
+	return p.answersEverywhere(ctx, there...)
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -70,12 +71,14 @@ func TestRestartLeavesNoneOut(t *testing.T) {
 // TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a later run from nothing,
 // unless the new certificate is of another CA and may be why.
 func TestOtherAPIsLater(t *testing.T) {
+	forbidden := errors.New("endpointslices is forbidden")
 	for _, tc := range []struct {
-		rotation, after, reason string // kube-aggregator's, why it does not answer
-		blocked                 bool
+		rotation, after string
+		endpoints       error // of the one that does not answer; nil when it has none
+		blocked         bool
 	}{
-		{ProxyClient, "switch", "FailedDiscoveryCheck", false}, {FrontProxyCA, "trust", "FailedDiscoveryCheck", false},
-		{FrontProxyCA, "switch", "FailedDiscoveryCheck", true}, {FrontProxyCA, "switch", "MissingEndpoints", false},
+		{ProxyClient, "switch", forbidden, false}, {FrontProxyCA, "trust", forbidden, false}, {FrontProxyCA, "switch", forbidden, true},
+		{FrontProxyCA, "switch", nil, false}, {FrontProxyCA, "switch", apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, "far"), false},
 	} {
 		f := newFake(t)
 		b := f.before()
@@ -91,14 +94,10 @@ func TestOtherAPIsLater(t *testing.T) {
 		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
 		f.runTo(tc.rotation, tc.after, EventObserved)
 		f.down = "v1.far"
-		f.register = func(a *apiregistrationv1.APIService) {
-			if a.Name == f.down {
-				a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: tc.reason}}
-			}
-		}
+		f.farEndpoints = tc.endpoints
 		_, err := Run(t.Context(), f.options(tc.rotation))
 		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked || blocked && !strings.Contains(err.Error(), "v1.far") {
-			t.Errorf("%s, another does not answer after %s, %s: got %v, want blocked: %t", tc.rotation, tc.after, tc.reason, err, tc.blocked)
+			t.Errorf("%s, another does not answer after %s, endpoints %v: got %v, want blocked: %t", tc.rotation, tc.after, tc.endpoints, err, tc.blocked)
 		}
 		if !tc.blocked {
 			continue

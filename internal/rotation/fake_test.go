@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -66,7 +67,9 @@ type fakeCluster struct {
 	skew       time.Duration   // of the clock
 	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer
 	down       string          // an APIService that does not answer
-	cutOff     error           // why the endpoint that is not ready cannot be reached, instead of a refused connection
+	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none.
+	farEndpoints error
+	cutOff       error // why the endpoint that is not ready cannot be reached, instead of a refused connection
 	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
 	restarted  certs.Bundle
 	until      time.Time
@@ -97,7 +100,7 @@ func TestMain(m *testing.M) {
 
 func newFake(t *testing.T) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, hold: 10 * time.Second, left: -1, names: `["front-proxy-client"]`}
+	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, hold: 10 * time.Second, left: -1, farEndpoints: errors.New("endpointslices is forbidden"), names: `["front-proxy-client"]`}
 	dir, err := initialized()
 	if err != nil {
 		t.Fatal(err)

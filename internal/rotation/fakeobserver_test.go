@@ -63,7 +63,7 @@ func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, erro
 func (f *fakeCluster) Endpoints(_ context.Context, s certs.Service) ([]cluster.Endpoint, error) {
 	f.step()
 	if s.Name == "far" {
-		return nil, errors.New("endpointslices is forbidden")
+		return nil, f.farEndpoints
 	}
 	return []cluster.Endpoint{{Address: "10.0.0.1:443", Ready: true}, {Address: "10.0.0.2:443"}}, nil
 }

@@ -279,7 +279,7 @@ func (p *procedure) abort(ctx context.Context) error {
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true
-	p.state.Others = nil // one that does not answer the old certificate, with which all began, does not because of it
+	p.lookAgain()
 	if err := p.state.write(p.opts.store); err != nil {
 		return err
 	}

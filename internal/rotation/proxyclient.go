@@ -60,8 +60,9 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 	return nil
 }
 
+// liveProxiesInUse does not wait for APIs of others: one that does not answer the certificate with which all began does not because of it.
 func (p *procedure) liveProxiesInUse(ctx context.Context) error {
-	if err := p.proxyAnswers(ctx); err != nil {
+	if err := p.answersEverywhere(ctx, p.opts.Service); err != nil {
 		return err
 	}
 	var live []*certs.KeyPair

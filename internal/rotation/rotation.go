@@ -120,7 +120,7 @@ type Options struct {
 func Run(ctx context.Context, opts Options) (*State, error) {
 	return underLock(ctx, opts, true, func(ctx context.Context, p *procedure) error {
 		if p.state != nil {
-			p.lookAgain(ctx)
+			p.lookAgain()
 			return p.run(ctx)
 		}
 		p.state = &State{

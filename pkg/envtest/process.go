@@ -168,7 +168,8 @@ func tail(path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	// A program that panicked says why before the stacks of its goroutines, which may be long.
+	// What it wrote since it started last. A program that panicked says why before the stacks of its goroutines, which may be long.
+	data = data[bytes.LastIndex(data, []byte("\n# "))+1:]
 	data, _, _ = bytes.Cut(data, []byte("\n\ngoroutine "))
 	lines := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
 	if len(lines) > tailLines {
