@@ -157,7 +157,6 @@ func TestTwoOperators(t *testing.T) {
 type operator struct {
 	t         *testing.T
 	name, dir string
-	stood     []string // when it was blocked in a step of its own, and not refused before
 }
 
 func newOperator(t *testing.T, name string) *operator {
@@ -177,13 +176,8 @@ func (o *operator) rotate(killIn string, early bool, args ...string) (outcome, s
 // blocked goes on as far as it can.
 func (o *operator) blocked(when string) {
 	o.t.Helper()
-	switch outcome, stderr := o.rotate("", false, "--timeout=5s"); outcome {
-	case "exit status 3":
-		o.stood = append(o.stood, when)
-	case "exit status 1":
-		o.t.Logf("the second one %s is refused:\n%s", when, stderr)
-	default:
-		o.t.Fatalf("the second one %s: %s, want it refused or blocked, since nobody reads its directory\n%s", when, outcome, stderr)
+	if outcome, stderr := o.rotate("", false, "--timeout=5s"); outcome != "exit status 3" {
+		o.t.Fatalf("the second one %s: %s, want it blocked in a step of its own, since nobody reads its directory\n%s", when, outcome, stderr)
 	}
 }
 
@@ -215,10 +209,6 @@ func firstStands(t *testing.T, l *load.Load, name string, second *operator) {
 	l.Enter(name + ": the first to its end")
 	if outcome, stderr := certgenRotate(t, shared, name, "", false); outcome != "done" {
 		t.Fatalf("the first: %s\n%s", outcome, stderr)
-	}
-	t.Logf("%s: the second one stood in a step of its own %q", name, second.stood)
-	if len(second.stood) == 0 {
-		t.Errorf("%s: the second one was refused at each step of the first, so the two never met", name)
 	}
 }
 
