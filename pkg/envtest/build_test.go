@@ -65,6 +65,9 @@ func giveBinaries(t *testing.T) (given, cache string) {
 
 // TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
 func TestControllersFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts another environment")
+	}
 	giveBinaries(t)
 	server, err := Build(t.Context(), fixtureServer)
 	if err != nil {

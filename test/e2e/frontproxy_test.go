@@ -25,7 +25,7 @@ func TestFrontproxy(t *testing.T) {
 	c := newProduction(t)
 	routeToEndpoints(c)
 	underLoad(c, "frontproxy", nil, step{"renewal", renewal}, step{"front proxy's CA", replaceFrontProxyCA})
-	removeProduction(c)
+	removeAtOnce(c)
 }
 
 // replaceFrontProxyCA runs the command that docs/certificates.md has for a control plane of kubeadm, with a shorter hold.

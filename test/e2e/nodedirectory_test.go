@@ -79,7 +79,7 @@ func certgenOnTheNode(c cluster, command string, args ...string) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: nodeDirectory + "-" + command}, Spec: cronJob.Spec.JobTemplate.Spec.Template.Spec}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	mount(&pod.Spec, "pki", "/pki", onTheNodeVolume())
-	mount(&pod.Spec, "ca", "/pki/serving-ca", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name + "-serving-ca"}})
+	mount(&pod.Spec, "ca", "/pki/serving-ca", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: caSecret}})
 	pod.Spec.Containers[0].Args = append([]string{command, "--service=" + name, "--namespace=" + namespace}, args...)
 	pods := c.core.CoreV1().Pods(namespace)
 	c.removeLater(pod.Name, pods.Delete)

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -77,17 +78,20 @@ func awaitServed(c cluster, serial string) {
 	}
 }
 
+// caSecret has the CA; agedCA is what the common name of one that is due begins with.
+const caSecret, agedCA = name + "-serving-ca", "aged"
+
 var service = certs.Service{Name: name, Namespace: namespace}
 
-// replaceCA gives the deployment a CA of which a year is left. The CronJob, run now with its defaults, replaces it while requests go on.
-func replaceCA(c cluster) {
+// ageCA gives the deployment a CA of which a year is left, and new pods, which serve a certificate of it at once.
+func ageCA(c cluster) {
 	c.Helper()
 	r, err := kubecluster.New(c.config)
 	if err != nil {
 		c.Fatal(err)
 	}
 	secrets := c.core.CoreV1().Secrets(namespace)
-	stored, err := secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{})
+	stored, err := secrets.Get(c.Context(), caSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -97,7 +101,7 @@ func replaceCA(c cluster) {
 	}
 	writer := apply.Client{Cluster: r}
 	made := time.Now().AddDate(1, 0, 0).Add(-certs.CALifetime)
-	aged, err := certs.NewCA(certs.CAOptions{Name: "aged", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames(), Now: func() time.Time { return made }})
+	aged, err := certs.NewCA(certs.CAOptions{Name: agedCA, Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames(), Now: func() time.Time { return made }})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -109,11 +113,16 @@ func replaceCA(c cluster) {
 		c.Fatal(err)
 	}
 	storePair(c, certs.LeafLifetime)
+	rollout(c)
 	awaitServed(c, servingCertificate(c))
 	if err := writer.ChangeCABundle(c.Context(), service, nil, before); err != nil {
 		c.Fatal(err)
 	}
+}
 
+// replaceCA runs the CronJob now, with its defaults: it replaces the CA that is due while requests go on.
+func replaceCA(c cluster) {
+	c.Helper()
 	began := time.Now()
 	renewNow(c, 20*time.Minute)
 	took := time.Since(began)
@@ -121,12 +130,17 @@ func replaceCA(c cluster) {
 	if took > 10*time.Minute {
 		c.Errorf("it took %s, want less than 10 minutes", took)
 	}
-	if stored, err = secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{}); err != nil {
+	stored, err := c.core.CoreV1().Secrets(namespace).Get(c.Context(), caSecret, metav1.GetOptions{})
+	if err != nil {
 		c.Fatal(err)
 	}
 	fresh, err := certs.ParseBundle(stored.Data[certs.CertFile])
-	if err != nil || fresh[0].Equal(aged.Certificate) {
+	if err != nil || strings.HasPrefix(fresh[0].Subject.CommonName, agedCA+"@") {
 		c.Fatalf("the CA in the Secret is the one that was due (%v)", err)
+	}
+	r, err := kubecluster.New(c.config)
+	if err != nil {
+		c.Fatal(err)
 	}
 	all, err := r.APIServices(c.Context(), service)
 	if err != nil {
@@ -148,7 +162,7 @@ func storeDuePair(c cluster) { c.Helper(); storePair(c, 20*time.Minute) }
 func storePair(c cluster, lifetime time.Duration) {
 	c.Helper()
 	secrets := c.core.CoreV1().Secrets(namespace)
-	ca, err := secrets.Get(c.Context(), name+"-serving-ca", metav1.GetOptions{})
+	ca, err := secrets.Get(c.Context(), caSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -45,6 +45,9 @@ func TestServerKubeconfig(t *testing.T) {
 		})
 	}
 	t.Run("renewed after its end", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("it waits a minute for that")
+		}
 		const lifetime = time.Minute
 		issued := issueKubeconfig(t, e, flags["server"], lifetime)
 		end := time.Now().Add(lifetime)

@@ -112,7 +112,7 @@ func TestMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := map[string]string{"a_total": "the server", "b": "the server", "c": "the server", "d": "another"}
-	for expression, want := range map[string]string{
+	cases := map[string]string{
 		`sum by (code) (rate(a_total{job="x",code=~"5.."}[5m]))`:          "",
 		`histogram_quantile(0.9, sum by (le, verb) (rate(b_bucket[5m])))`: "",
 		`rate(b_count[5m])`:                        "",
@@ -123,7 +123,9 @@ func TestMissing(t *testing.T) {
 		`c`:        `it: "the server" has no metric c`,
 		`e_total`:  `it: "" has no metric e_total`,
 		`b_bucket`: "",
-	} {
+	}
+	parsePromQL(t, slices.Collect(maps.Keys(cases))...) // all at once
+	for expression, want := range cases {
 		q := question{by: "it", query: parsePromQL(t, expression)[0]}
 		got := errors.Join(q.missing(watched, map[string]families{"the server": server})...)
 		if got == nil && want != "" || got != nil && got.Error() != want {

@@ -51,7 +51,7 @@ func TestUpgrade(t *testing.T) {
 				install(t, after, program)
 				routes := followReadiness(t, e)
 				l := startLoad(t, e, "servers", 0, 0, 1)
-				replaceServers(t, e, l, routes, order+", ")
+				replaceServers(t, e, e.Servers, l, routes, order+", ")
 				l.End()
 			}
 			wantVersions(t, e, from, before)
