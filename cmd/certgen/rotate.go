@@ -131,7 +131,7 @@ func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets boo
 		run = rotation.Abort
 	}
 	if !inSecrets && f.status && f.opts.Dir != "" {
-		return readState(certs.Dir(f.opts.Dir))
+		return readState(certs.Dir(f.opts.Dir), f.opts.Rotation)
 	}
 	if inSecrets && f.opts.Rotation != rotation.Serving && f.opts.Rotation != rotation.ServingCA {
 		return nil, usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
@@ -147,7 +147,7 @@ func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets boo
 		if err != nil {
 			return nil, err
 		}
-		return readState(store)
+		return readState(store, f.opts.Rotation)
 	}
 	return run(ctx, f.opts)
 }
@@ -161,8 +161,9 @@ const rotateLong = `Replace what certgen init made, while requests go on. NAME i
 
 Trust comes first, identity second, distrust last. A step is finished when its effect was seen at every endpoint and at
 every kube-apiserver, and stayed so for --hold. What is not seen within --timeout stops the rotation where old and new are
-both trusted. DIR/rotation/state.json, or the CA's Secret, records each step before it begins and when it was seen: the same command,
-run again, also by somebody else, goes on where the last run stopped, however that ended. No kube-apiserver and no API server is restarted.
+both trusted. DIR/rotation/state.json, of the front proxy DIR/front-proxy-rotation/state.json, or the CA's Secret records each
+step before it begins and when it was seen: the same command, run again, also by somebody else, goes on where the last run
+stopped, however that ended. No kube-apiserver and no API server is restarted.
 
 proxy-client and front-proxy-ca write files that every kube-apiserver must read: name its directories with
 --front-proxy-client. Each kube-apiserver reads tls.crt and tls.key there as --proxy-client-cert-file and
@@ -217,10 +218,10 @@ func printSteps(env environment, format output.Format, name string) error {
 	})
 }
 
-func readState(store certs.Store) (*rotation.State, error) {
-	state, err := rotation.ReadState(store)
+func readState(store certs.Store, name string) (*rotation.State, error) {
+	state, err := rotation.ReadState(store, name)
 	if err == nil && state == nil {
-		err = fmt.Errorf("%s: expected the record of a rotation, found none; nothing was rotated here", store.Path(rotation.StateSet, rotation.StateFile))
+		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none; nothing was rotated here", store.Path())
 	}
 	return state, err
 }

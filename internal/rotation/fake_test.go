@@ -356,12 +356,18 @@ func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, 
 	return err, true
 }
 
-func (f *fakeCluster) state() *State {
-	s, err := ReadState(f.store())
-	if err != nil {
-		f.t.Fatal(err)
+// state is the record of the rotation that began last.
+func (f *fakeCluster) state() (last *State) {
+	for _, rotation := range []string{Serving, ProxyClient} {
+		s, err := ReadState(f.store(), rotation)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if last == nil || s != nil && s.StartedAt.After(last.StartedAt) {
+			last = s
+		}
 	}
-	return s
+	return last
 }
 
 func (f *fakeCluster) stateText() string {

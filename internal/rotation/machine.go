@@ -41,7 +41,7 @@ func (p *procedure) end(outcome Outcome) error {
 
 // save stores the record, and then tells what happened.
 func (p *procedure) save(s *step, what EventType, message string) error {
-	if err := p.state.write(p.opts.store); err != nil {
+	if err := p.state.write(p.opts.store, p.set); err != nil {
 		return err
 	}
 	p.event(s, what, message)
@@ -251,7 +251,7 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 func (p *procedure) stop(s *step, blocked *BlockedError) error {
 	p.state.Blocked = blocked.Error()
 	p.event(s, EventBlocked, blocked.Missing.Error())
-	return errors.Join(p.state.write(p.opts.store), blocked)
+	return errors.Join(p.state.write(p.opts.store, p.set), blocked)
 }
 
 // undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.
@@ -274,13 +274,13 @@ func (p *procedure) undo(ctx context.Context, s *step, hold bool) error {
 func (p *procedure) abort(ctx context.Context) error {
 	for i := range p.steps {
 		if s := &p.steps[i]; p.record(s) != nil && (s.kind == Distrust || s.final) {
-			return &certs.RefusedError{Path: p.opts.store.Path(StateSet, StateFile), Reason: fmt.Sprintf(
+			return &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
 				"expected a rotation before its step %s, found that this step has begun, after which there is no way back; run the rotation to its end", s.name)}
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true
 	p.lookAgain()
-	if err := p.state.write(p.opts.store); err != nil {
+	if err := p.state.write(p.opts.store, p.set); err != nil {
 		return err
 	}
 	for i := range slices.Backward(p.steps) {
@@ -294,7 +294,7 @@ func (p *procedure) abort(ctx context.Context) error {
 				blocked.Aborting = true
 			}
 			p.state.Blocked = err.Error()
-			return errors.Join(p.state.write(p.opts.store), err)
+			return errors.Join(p.state.write(p.opts.store, p.set), err)
 		}
 	}
 	return p.end(Aborted)

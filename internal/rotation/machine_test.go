@@ -5,6 +5,7 @@ package rotation
 import (
 	"crypto/x509"
 	"errors"
+	"path"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -74,7 +75,7 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 		}
 	}
 	for _, pair := range []string{certs.ServingDir, certs.ServingCADir, certs.FrontProxyClientDir, certs.FrontProxyCADir} {
-		for _, set := range []string{staged(pair), kept(pair)} {
+		for _, set := range []string{path.Join(StateSet, "new", pair), path.Join(StateSet, "old", pair), path.Join(FrontProxyStateSet, "new", pair), path.Join(FrontProxyStateSet, "old", pair)} {
 			if files, err := f.store().Read(set); err != nil || files != nil {
 				f.t.Errorf("%s is still there, with keys (%v)", set, err)
 			}

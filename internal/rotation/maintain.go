@@ -62,7 +62,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if err != nil {
 		return false, err
 	}
-	if state, err := ReadState(store); err != nil {
+	if state, err := ReadState(store, Serving); err != nil {
 		return false, err
 	} else if state.Unfinished() {
 		if err := r.resume(ctx, c, o, store, state); err != nil {
@@ -115,7 +115,7 @@ func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *s
 			return err
 		}
 	}
-	err := r.end(ctx, o.held(store, state.Rotation), state)
+	err := r.end(ctx, o.held(store, state.Rotation), StateSet, state)
 	leaf, readErr := certs.ReadCertificate(store, certs.ServingDir)
 	if err != nil && readErr == nil && o.Now().After(leaf.NotAfter) {
 		return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more; %s", err, leaf.NotAfter.UTC().Format(time.RFC3339), newCA(ctx, c, o))

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,8 +26,8 @@ type pairs struct {
 }
 
 // staged and kept name the sets of the new pairs and of the copies of the old ones.
-func staged(name string) string { return stagedSets + "/" + name }
-func kept(name string) string   { return keptSets + "/" + name }
+func (p *procedure) staged(name string) string { return path.Join(p.set, "new", name) }
+func (p *procedure) kept(name string) string   { return path.Join(p.set, "old", name) }
 
 // leafName is the name under which the i-th leaf is staged and kept.
 func (p *procedure) leafName(i int) string {
@@ -47,15 +48,15 @@ func (p *procedure) stage(context.Context) error {
 	if p.makeCA == nil {
 		without = []string{certs.KeyFile} // the key of a CA that stays has one place
 	}
-	if err := p.copyPair(p.caDir, kept(p.caDir), without...); err != nil {
+	if err := p.copyPair(p.caDir, p.kept(p.caDir), without...); err != nil {
 		return err
 	}
 	for i, dir := range p.leafDirs {
-		if err := p.copyPair(dir, kept(p.leafName(i))); err != nil {
+		if err := p.copyPair(dir, p.kept(p.leafName(i))); err != nil {
 			return err
 		}
 	}
-	old, err := certs.ReadCertificate(p.opts.store, kept(p.leafName(0)))
+	old, err := certs.ReadCertificate(p.opts.store, p.kept(p.leafName(0)))
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (p *procedure) stage(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.write(leaf, staged(p.leafName(0)), certs.Bundle{ca.Certificate}); err != nil {
+	if err := p.write(leaf, p.staged(p.leafName(0)), certs.Bundle{ca.Certificate}); err != nil {
 		return err
 	}
 	return p.load() // what cannot be read is found while it can be taken back
@@ -82,13 +83,13 @@ func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ca, p.write(&ca.KeyPair, staged(p.caDir), nil)
+	return ca, p.write(&ca.KeyPair, p.staged(p.caDir), nil)
 }
 
 // newCA makes a CA, or takes the one whose key is with the signer, with which the rotation began.
 func (p *procedure) newCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if p.state.NewCA != p.opts.newCASum() {
-		return nil, &certs.RefusedError{Path: p.opts.store.Path(StateSet, StateFile), Reason: fmt.Sprintf(
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
 			"expected the --new-ca with which the rotation began (sha256:%.16s), found none; give it and its signer again, or take the rotation back with --abort", p.state.NewCA)}
 	}
 	if err := p.checkNewCA(leaf); err != nil {
@@ -153,23 +154,23 @@ func (p *procedure) readCA(set string) (*certs.CA, error) {
 func (p *procedure) load() error {
 	read, store := &pairs{}, p.opts.store
 	var err error
-	if read.oldCA, err = certs.ReadCertificate(store, kept(p.caDir)); err != nil {
+	if read.oldCA, err = certs.ReadCertificate(store, p.kept(p.caDir)); err != nil {
 		return err
 	}
 	if p.makeCA != nil {
-		if read.nextCA, err = certs.ReadCertificate(store, staged(p.caDir)); err != nil {
+		if read.nextCA, err = certs.ReadCertificate(store, p.staged(p.caDir)); err != nil {
 			return err
 		}
 	}
-	if read.next, err = certs.ReadPair(store, staged(p.leafName(0))); err != nil {
+	if read.next, err = certs.ReadPair(store, p.staged(p.leafName(0))); err != nil {
 		return err
 	}
 	for i := range p.leafDirs {
-		pair, err := certs.ReadPair(store, kept(p.leafName(i)))
+		pair, err := certs.ReadPair(store, p.kept(p.leafName(i)))
 		if err != nil {
 			return err
 		}
-		files, err := store.Read(kept(p.leafName(i)))
+		files, err := store.Read(p.kept(p.leafName(i)))
 		if err != nil {
 			return err
 		}
@@ -206,7 +207,7 @@ func (p *procedure) unstage(context.Context) error {
 	if err := p.removeDrafts(); err != nil {
 		return err
 	}
-	for _, sets := range []string{stagedSets, keptSets} {
+	for _, sets := range []string{p.staged(""), p.kept("")} {
 		if err := p.opts.store.Remove(sets); err != nil {
 			return err
 		}
@@ -218,7 +219,7 @@ func (p *procedure) unstage(context.Context) error {
 // finish moves the old CA, with its key if it is here, beside the new one, as certgen init does, and removes the rest.
 func (p *procedure) finish(ctx context.Context) error {
 	if p.makeCA != nil {
-		if err := p.opts.store.Move(kept(p.caDir), certs.AsideDir(p.caDir, p.state.StartedAt)); err != nil {
+		if err := p.opts.store.Move(p.kept(p.caDir), certs.AsideDir(p.caDir, p.state.StartedAt)); err != nil {
 			return err
 		}
 		p.opts.wrote()
@@ -271,12 +272,12 @@ func (p *procedure) onlyNewTrusted(i int) certs.Bundle { return p.bothTrusted(i)
 
 // writeNew puts the new leaf, and its CA when that is new, in use.
 func (p *procedure) writeNew(bundle bundleOf) error {
-	return p.writeLeaves(staged(p.caDir), bundle, func(int) *certs.KeyPair { return p.next })
+	return p.writeLeaves(p.staged(p.caDir), bundle, func(int) *certs.KeyPair { return p.next })
 }
 
 // writeOld puts the old leaf, and its CA, back in use.
 func (p *procedure) writeOld(bundle bundleOf) error {
-	return p.writeLeaves(kept(p.caDir), bundle, p.before)
+	return p.writeLeaves(p.kept(p.caDir), bundle, p.before)
 }
 
 // rewrite writes the leaf that is in use again, for the sake of ca.crt beside it.
@@ -309,7 +310,7 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 func (p *procedure) writeLeaf(i int, dir string, leaf *certs.KeyPair, cas certs.Bundle) error {
 	had := p.bundles[i].Merge(p.opts.Now(), p.oldCA) // without expired ones, as cas
 	if leaf.Certificate.Equal(p.old[i].Certificate) && len(cas.Without(had...)) == 0 && len(had.Without(cas...)) == 0 {
-		return p.copyPair(kept(p.leafName(i)), dir)
+		return p.copyPair(p.kept(p.leafName(i)), dir)
 	}
 	return p.write(leaf, dir, issuerFirst(cas, leaf.Certificate))
 }
@@ -344,7 +345,7 @@ func (p *procedure) ours() error {
 		live, err := certs.ReadCertificate(p.opts.store, dir)
 		if err == nil && !signedBy(live, p.oldCA) && !signedBy(live, p.nextCA) {
 			errs = append(errs, fmt.Errorf("%s holds a certificate (sha256:%.16s) of another CA than this rotation knows: another certgen, or somebody else, replaced it; "+
-				"to keep it and give this rotation up, remove %s", p.opts.store.Path(dir), certs.Fingerprint(live), p.opts.store.Path(StateSet)))
+				"to keep it and give this rotation up, remove %s", p.opts.store.Path(dir), certs.Fingerprint(live), p.opts.store.Path(p.set)))
 		}
 	}
 	return errors.Join(errs...)

@@ -18,8 +18,8 @@ type renewal struct{ *certs.Report }
 func newRenewal() renewal { return renewal{certs.NewReport("RenewReport")} }
 
 // end brings the rotation that is under way to its end, in the direction in which it was going.
-func (r renewal) end(ctx context.Context, opts Options, state *State) error {
-	path := opts.store.Path(StateSet, StateFile)
+func (r renewal) end(ctx context.Context, opts Options, set string, state *State) error {
+	path := opts.store.Path(set, StateFile)
 	if !state.Aborting {
 		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
 	}
@@ -32,7 +32,8 @@ func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 
 // Renew finishes a rotation that is under way and then rotates the leaves that are due: less than a third of their life is
 // left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
-// files are written and nothing is observed. The errors are those of Run; what was done before one is in the report.
+// files are written and nothing is observed. The errors are those of Run; what was done before one is in the report. What is refused or blocked
+// of the serving certificates holds back nothing of the front proxy's, nor the other way round.
 func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	opts.Rotation = Serving
 	if err := opts.complete(); err != nil {
@@ -40,43 +41,44 @@ func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	}
 	if opts.Observer == nil {
 		opts.Hold = 0 // it is for what cannot be observed after all that can
-	}
-	report := newRenewal()
-	state, err := ReadState(opts.store)
-	if err != nil {
+	} else if err := cluster.CheckClock(ctx, opts.Observer); err != nil { // which decides what is due
 		return nil, err
 	}
-	if opts.Observer != nil {
-		if err := cluster.CheckClock(ctx, opts.Observer); err != nil { // which decides what is due
-			return nil, err
+	report := newRenewal()
+	var errs []error
+	for _, rotation := range []string{Serving, ProxyClient} {
+		opts.Rotation = rotation
+		err := report.renewAll(ctx, opts)
+		errs = append(errs, err)
+		if _, blocked := errors.AsType[*BlockedError](err); err != nil && !blocked && !isRefusal(err) {
+			break
 		}
+	}
+	return report.Report, errors.Join(errs...)
+}
+
+// renewAll finishes a rotation of the leaves or of their CA, and then renews the leaves.
+func (r renewal) renewAll(ctx context.Context, opts Options) error {
+	set, state, err := readState(opts.store, opts.Rotation)
+	if err != nil {
+		return err
 	}
 	if state.Unfinished() {
 		ending := opts
 		if ending.Rotation = state.Rotation; ending.Rotation != Serving {
 			ending.Signer = nil // it signs with the CA that is there
 		}
-		if err := report.end(ctx, ending, state); err != nil {
-			return report.Report, err
+		if err := r.end(ctx, ending, set, state); err != nil {
+			return err
 		}
 	}
-	var refusals []error
-	for _, rotation := range []string{Serving, ProxyClient} {
-		// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours. kubeadm renews its files.
-		if rotation == ProxyClient && opts.otherDirs == nil {
-			if files, err := certs.Dir(opts.Dir).Read(certs.FrontProxyClientDir); err == nil && files == nil {
-				continue
-			}
+	// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours. kubeadm renews its files.
+	if opts.Rotation == ProxyClient && opts.otherDirs == nil {
+		if files, err := certs.Dir(opts.Dir).Read(certs.FrontProxyClientDir); err == nil && files == nil {
+			return nil
 		}
-		opts.Rotation = rotation
-		err := report.renew(ctx, newProcedure(opts))
-		_, blocked := errors.AsType[*BlockedError](err)
-		if err != nil && (blocked || !isRefusal(err)) {
-			return report.Report, errors.Join(append(refusals, err)...)
-		}
-		refusals = append(refusals, err) // nothing changed: the other leaf does not wait for a person
 	}
-	return report.Report, errors.Join(refusals...)
+	return r.renew(ctx, newProcedure(opts))
 }
 
 // renew rotates the leaves, all of one CA, when one of them is due.

@@ -4,6 +4,8 @@ package rotation
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -121,13 +123,51 @@ func TestRenewRefused(t *testing.T) {
 	}
 }
 
-// TestRenewBlocked: what is blocked is told, and the next leaf is not begun.
+// TestRenewBlocked: what is blocked is told, and holds back no certificate that is not of it.
 func TestRenewBlocked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare  func(*fakeCluster)
+		replaced string // the set that is
+	}{
+		"an endpoint does not reload": {func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) }, certs.FrontProxyClientDir},
+		"another API does not answer after the switch to a new CA of the front proxy": {func(f *fakeCluster) {
+			f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
+			f.runTo(FrontProxyCA, "switch", EventObserved)
+			f.down, f.farEndpoints = "v1.far", errors.New("endpointslices is forbidden")
+		}, certs.ServingDir},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			tc.prepare(f)
+			b := f.before()
+			f.now = f.now.Add(61 * 24 * time.Hour)
+			report, err := Renew(t.Context(), f.options(""))
+			if _, ok := errors.AsType[*BlockedError](err); !ok || len(report.Items) != 1 || report.Items[0].Path != f.store().Path(tc.replaced) {
+				t.Errorf("got %v and %+v, want a BlockedError and %s replaced", err, report, tc.replaced)
+			}
+			if !f.changes(b)[tc.replaced] {
+				t.Errorf("%s is the one from before", tc.replaced)
+			}
+		})
+	}
+}
+
+// TestOlderRecord: a rotation of the front proxy that an older certgen recorded where those of the serving certificates are goes on there.
+func TestOlderRecord(t *testing.T) {
 	f := newFake(t)
-	f.now = f.now.Add(61 * 24 * time.Hour)
-	f.stuckLeaf = f.cert(certs.ServingDir)
-	report, err := Renew(t.Context(), f.options(""))
-	if _, ok := errors.AsType[*BlockedError](err); !ok || len(report.Items) != 0 {
-		t.Errorf("got %v and %+v, want a BlockedError and nothing done", err, report)
+	b := f.before()
+	f.runTo(FrontProxyCA, "trust", EventObserved)
+	if err := os.Rename(filepath.Join(f.dir, FrontProxyStateSet), filepath.Join(f.dir, StateSet)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), f.options(Serving)); err == nil || !strings.Contains(err.Error(), "finish it first: certgen rotate front-proxy-ca") {
+		t.Errorf("rotate serving: got %v, want it refused until the other has ended", err)
+	}
+	if _, err := Run(t.Context(), f.options(FrontProxyCA)); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEnd(b, FrontProxyCA)
+	if _, err := os.Stat(filepath.Join(f.dir, FrontProxyStateSet)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there (%v), want the record where it was", FrontProxyStateSet, err)
 	}
 }

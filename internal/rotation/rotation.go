@@ -36,6 +36,9 @@ const (
 // Rotations lists the rotations.
 func Rotations() []string { return []string{Serving, ServingCA, ProxyClient, FrontProxyCA} }
 
+// ofFrontProxy is false for the rotations of the serving certificates.
+func ofFrontProxy(rotation string) bool { return rotation == ProxyClient || rotation == FrontProxyCA }
+
 // The defaults of Options.
 const (
 	// DefaultHold is longer than what nobody can observe: kube-aggregator's informer, and the minute after which a server looks at its
@@ -232,7 +235,7 @@ func (o *Options) exclusive(ctx context.Context, do func(context.Context) error)
 	if o.Observer == nil || o.leased {
 		return do(ctx)
 	}
-	if o.Rotation == ProxyClient || o.Rotation == FrontProxyCA {
+	if ofFrontProxy(o.Rotation) {
 		serviceOnly := do
 		do = func(ctx context.Context) error { return o.Observer.Exclusive(ctx, FrontProxy, serviceOnly) }
 	}
@@ -244,11 +247,11 @@ var FrontProxy = certs.Service{Name: "front-proxy", Namespace: metav1.NamespaceS
 
 // recorded reads what is recorded: an unfinished rotation must be the one that was asked for.
 func recorded(opts Options, begin bool) (*procedure, error) {
-	state, err := ReadState(opts.store)
+	set, state, err := readState(opts.store, opts.Rotation)
 	if err != nil {
 		return nil, err
 	}
-	record := opts.store.Path(StateSet, StateFile)
+	record := opts.store.Path(set, StateFile)
 	if !state.Unfinished() {
 		if state = nil; !begin {
 			return nil, &certs.RefusedError{Path: record, Reason: "expected an unfinished rotation to abort, found none"}
@@ -265,7 +268,7 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give the same again", state.NewCA, sum)}
 	}
 	p := newProcedure(opts)
-	p.state = state
+	p.set, p.state = set, state
 	return p, nil
 }
 

@@ -11,13 +11,12 @@ import (
 )
 
 // StateFile, in the set StateSet, records a rotation. Below it are the new pairs until they are used, and copies of the old ones until the
-// rotation ends.
+// rotation ends. Those of the front proxy have FrontProxyStateSet, so that one that is blocked, as it may be by an API of others, does not keep
+// the serving certificate from being renewed.
 const (
-	StateSet  = "rotation"
-	StateFile = "state.json"
-
-	stagedSets = StateSet + "/new"
-	keptSets   = StateSet + "/old"
+	StateSet           = "rotation"
+	FrontProxyStateSet = "front-proxy-rotation"
+	StateFile          = "state.json"
 )
 
 // State is a rotation as StateFile records it: written before a step begins and after it was observed, so that a run
@@ -76,9 +75,26 @@ const (
 // Unfinished is true between the first step and the outcome.
 func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 
-// ReadState reads the record of the last rotation: nil when there was none. One that cannot be read is *certs.RefusedError.
-func ReadState(store certs.Store) (*State, error) {
-	files, err := store.Read(StateSet, StateFile)
+// ReadState reads the record of the last rotation of the serving certificates, or of the front proxy's: nil when there was none. One that
+// cannot be read is *certs.RefusedError.
+func ReadState(store certs.Store, rotation string) (*State, error) {
+	_, state, err := readState(store, rotation)
+	return state, err
+}
+
+// readState also returns the set, which is StateSet for an unfinished rotation of the front proxy that an older certgen began.
+func readState(store certs.Store, rotation string) (set string, state *State, err error) {
+	set = StateSet
+	state, err = readStateIn(store, set)
+	if err == nil && ofFrontProxy(rotation) && !(state.Unfinished() && ofFrontProxy(state.Rotation)) {
+		set = FrontProxyStateSet
+		state, err = readStateIn(store, set)
+	}
+	return set, state, err
+}
+
+func readStateIn(store certs.Store, set string) (*State, error) {
+	files, err := store.Read(set, StateFile)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +102,7 @@ func ReadState(store certs.Store) (*State, error) {
 	if !ok {
 		return nil, nil
 	}
-	s, path := &State{}, store.Path(StateSet, StateFile)
+	s, path := &State{}, store.Path(set, StateFile)
 	if err := json.Unmarshal(file.Data, s); err != nil {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
 			"expected the record of a rotation, found other content (%v); restore it from a backup", err)}
@@ -101,12 +117,12 @@ func ReadState(store certs.Store) (*State, error) {
 const stateKind = "RotationState"
 
 // write replaces the record in one step. It is stored when write returns: a step must never be ahead of its record.
-func (s *State) write(store certs.Store) error {
+func (s *State) write(store certs.Store, set string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode state of rotation: %w", err)
 	}
-	return store.Write(StateSet, certs.Files{StateFile: {Data: append(data, '\n'), Mode: 0o644}})
+	return store.Write(set, certs.Files{StateFile: {Data: append(data, '\n'), Mode: 0o644}})
 }
 
 // EventType is what happened.

@@ -63,7 +63,8 @@ type procedure struct {
 	issue    func(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error)
 	// preflight returns an error if the rotation cannot begin. The CA that signs is checked before it.
 	preflight func(context.Context) error
-	*pairs    // nil until they are staged, see loaded
+	set       string // of the record, and above those of the pairs
+	*pairs           // nil until they are staged, see loaded
 
 	// settled is since when the ConfigMap has been without the CA to remove. It is not recorded: a run that takes the rotation up looks again
 	// for as long.

@@ -61,7 +61,7 @@ func TestBlockedAndAborted(t *testing.T) {
 		if code, stderr := run(); code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, want 1 and %q:\n%s", code, want, stderr)
 		}
-		if state, err := rotation.ReadState(certs.Dir(shared.PKI())); err != nil || state.Unfinished() {
+		if state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.ServingCA); err != nil || state.Unfinished() {
 			t.Errorf("the record says %+v, %v; want that nothing has begun", state, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestBlockedAndAborted(t *testing.T) {
 	if code, stderr := run("--abort"); code != 0 {
 		t.Fatalf("abort: exit code %d:\n%s", code, stderr)
 	}
-	state, err := rotation.ReadState(certs.Dir(shared.PKI()))
+	state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.ServingCA)
 	if err != nil || state.Outcome != rotation.Aborted {
 		t.Errorf("the record says %+v, %v; want aborted", state, err)
 	}

@@ -41,7 +41,7 @@ func TestKilled(t *testing.T) {
 				l.End()
 				t.Fatalf("certgen was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
 			}
-			state, err := rotation.ReadState(certs.Dir(shared.PKI()))
+			state, err := rotation.ReadState(certs.Dir(shared.PKI()), name)
 			// It runs on for the moment that the signal takes.
 			if err != nil || !slices.ContainsFunc(state.Steps, func(s rotation.StepState) bool { return s.Name == step.Name }) {
 				t.Fatalf("after the kill in step %s the record says %+v, %v", step.Name, state, err)
