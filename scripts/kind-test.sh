@@ -43,7 +43,7 @@ run() {
     case $suite in production | rotation | frontproxy) load_etcd ;; esac
     [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
-    CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
+    CLUSTER_GOES=$([ "$suite" != "${last:-}" ] || echo 1) CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 30m -v -run "^Test${suite^}\$" ./test/e2e
   done
 }
 
@@ -54,6 +54,7 @@ all() {
   for suite; do
     if [ "$suite" = uninstall ]; then first=(scripts/kind-test.sh uninstall); else rest+=("$suite"); fi
   done
+  export last=${rest[-1]:-default} # after it the cluster goes, and nothing need be put back
   { scripts/kind.sh up && scripts/kind.sh load && "${first[@]:-true}" &&
     scripts/kind.sh deploy && scripts/kind-test.sh "${rest[@]:-default}"; } || status=$?
   scripts/kind.sh down && return $status

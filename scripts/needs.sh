@@ -41,6 +41,7 @@ emulated  qemu-aarch64-static qemu-aarch64-static qemu-user-static    runs progr
 emulated  update-binfmts      update-binfmts     binfmt-support      lets the kernel start them
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
+suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
 suites    curl                curl               curl                runs the commands of docs/access.md and docs/second-scheduler.md
 suites    openssl             openssl            openssl             reads the certificate of kube-apiserver
 END

@@ -292,14 +292,14 @@ func remove(f *fakeCluster, dir, file string) {
 	}
 }
 
-// TestOneRotationAtATime: an unfinished rotation must end before another begins.
+// TestOneRotationAtATime: an unfinished rotation must end before another of the same certificates begins.
 func TestOneRotationAtATime(t *testing.T) {
 	f := newFake(t)
 	f.unseen = true
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil {
 		t.Fatal("want an error")
 	}
-	_, err := Run(t.Context(), f.options(FrontProxyCA))
+	_, err := Run(t.Context(), f.options(Serving))
 	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), "found serving-ca") {
 		t.Errorf("got %v, want a refusal that names serving-ca", err)
 	}

@@ -93,10 +93,15 @@ func (k *KubeAPIServer) Address() string { return fmt.Sprintf("%s:%d", k.host.ad
 // Address is where the server listens, without https://.
 func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "https://") }
 
+// Listen listens at a port of the address of the server's host.
+func (s *Server) Listen(port int) (net.Listener, error) { return s.host.listen(port) }
+
 // ListenOnNode listens at a port of the node's address.
-func (e *Environment) ListenOnNode(port int) (listener net.Listener, err error) {
-	err = e.node.onThread(func() error {
-		listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", NodeAddress, port))
+func (e *Environment) ListenOnNode(port int) (net.Listener, error) { return e.node.listen(port) }
+
+func (h *host) listen(port int) (listener net.Listener, err error) {
+	err = h.onThread(func() error {
+		listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", h.address, port))
 		return err
 	})
 	return listener, err

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -35,7 +36,10 @@ import (
 
 const items = "/apis/fixture.example.com/v1/items"
 
-var engines = v1.SchemeGroupVersion.WithResource("engines")
+var (
+	engines    = v1.SchemeGroupVersion.WithResource("engines")
+	engineFile = filepath.Join("..", "fixture", "objects", "engine.yaml")
+)
 
 var shared *envtest.Environment
 
@@ -59,7 +63,7 @@ func section(t *testing.T, title string) string {
 // newEngine makes the object "e" in a namespace of its own.
 func newEngine(t *testing.T, e *envtest.Environment) (namespace string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "fixture", "objects", "engine.yaml"))
+	data, err := os.ReadFile(engineFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,13 +439,57 @@ func TestProxyVariables(t *testing.T) {
 		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
 	}
 	before := len(p.reached())
-	certgen(t, e, kubeconfig, []string{variable}, "verify")
-	if after := p.reached()[before:]; len(after) == 0 || slices.Contains(after, e.Servers[0].Address()) {
-		t.Errorf("for certgen verify, the proxy connected to %q, want kube-apiserver and not the endpoint %s", after, e.Servers[0].Address())
+	for _, args := range [][]string{{"verify"}, {"rotate", "serving", "--dir=" + e.PKI(), "--hold=2s"}} {
+		before := len(p.reached())
+		certgen(t, e, kubeconfig, []string{variable}, args...)
+		if after := p.reached()[before:]; len(after) == 0 || slices.Contains(after, e.Servers[0].Address()) {
+			t.Errorf("for certgen %v, the proxy connected to %q, want kube-apiserver and not the endpoint %s", args, after, e.Servers[0].Address())
+		}
 	}
 	before = len(p.reached())
 	certgen(t, e, kubeconfig, []string{variable, "NO_PROXY=10.0.0.0/8"}, "verify")
 	if after := p.reached()[before:]; len(after) > 0 {
 		t.Errorf("for certgen verify with NO_PROXY, the proxy connected to %q, want nothing", after)
+	}
+	webhooks(t, e)
+}
+
+// webhooks: those at addresses that NO_PROXY excepts are called directly, others through the proxy. Nobody listens at either address.
+func webhooks(t *testing.T, e *envtest.Environment) {
+	t.Helper()
+	client, err := e.AdminClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := os.ReadFile(engineFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	for address, proxied := range map[string]bool{"192.0.2.1": true, "10.130.0.1": false} {
+		url, sideEffects := "https://"+address+":9/", admissionregistrationv1.SideEffectClassNone
+		made, err := configurations.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "proxied-"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "proxied.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}, SideEffects: &sideEffects, AdmissionReviewVersions: []string{"v1"},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{engines.Group}, APIVersions: []string{"*"}, Resources: []string{engines.Resource}},
+				}},
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Eventually(t, "the webhook at "+address+" to be called", envtest.Patience, func(ctx context.Context) error {
+			_, stderr, err := (envtest.Kubectl{Stdin: string(engine)}).Run(ctx, e, "create", "--dry-run=server", "-f", "-")
+			if err == nil || !strings.Contains(stderr, url) || strings.Contains(stderr, "proxyconnect") != proxied {
+				return fmt.Errorf("got %v and %q, want it called and through the proxy: %t", err, stderr, proxied)
+			}
+			return nil
+		})
+		if err := configurations.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

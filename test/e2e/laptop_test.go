@@ -8,23 +8,38 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+
+	"k8s.io/client-go/rest"
 
 	kubecluster "example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/live"
 )
 
-// fromALaptop: where no address of a pod can be reached, certgen verify --port-forward checks all the same.
+// fromALaptop: where no address of a pod can be reached, certgen verify --port-forward checks all the same, also through the kubeconfig's proxy.
 func fromALaptop(c cluster) {
-	for _, forward := range []bool{false, true} {
-		r, err := kubecluster.New(c.config)
+	proxied := rest.CopyConfig(c.config)
+	proxy, connected := runProxy(c)
+	proxied.Proxy = http.ProxyURL(proxy) // as that of a kubeconfig
+	for way, tc := range map[string]struct {
+		config  *rest.Config
+		forward bool
+	}{
+		"directly": {c.config, false}, "port-forward": {c.config, true}, "port-forward through a proxy": {proxied, true},
+	} {
+		r, err := kubecluster.New(tc.config)
 		if err != nil {
 			c.Fatal(err)
 		}
 		r.Dial = func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("no way to pods from here")
 		}
-		r.PortForward = forward
+		r.PortForward = tc.forward
 		report, err := live.Check(c.Context(), r, live.Options{Service: service, Secret: name + "-serving"})
 		if err != nil {
 			c.Fatal(err)
@@ -35,8 +50,42 @@ func fromALaptop(c cluster) {
 				reached++
 			}
 		}
-		if reached > 0 != forward || report.Failed(true) == forward {
-			c.Errorf("with port-forward %v: %d endpoints reached, findings %+v", forward, reached, report.Findings)
+		if reached > 0 != tc.forward || report.Failed(true) == tc.forward {
+			c.Errorf("%s: %d endpoints reached, findings %+v", way, reached, report.Findings)
 		}
+	}
+	// One for what client-go asks, and one for each endpoint at least.
+	if n := connected(); n < 2 {
+		c.Errorf("the proxy connected %d times to kube-apiserver, want it to have carried all that was asked through it", n)
+	}
+}
+
+// runProxy runs tinyproxy until the test ends. It counts its connections to kube-apiserver.
+func runProxy(c cluster) (*url.URL, func() int) {
+	c.Helper()
+	address, dir := net.JoinHostPort("127.0.0.1", freePort(c)), c.TempDir()
+	log, config := filepath.Join(dir, "log"), filepath.Join(dir, "tinyproxy.conf")
+	_, port, _ := net.SplitHostPort(address)
+	if err := os.WriteFile(config, []byte("Port "+port+"\nListen 127.0.0.1\nTimeout 600\nLogLevel Info\nLogFile \""+log+"\"\n"), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	cmd := exec.CommandContext(c.Context(), "tinyproxy", "-d", "-c", config)
+	if err := cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = cmd.Wait() }) // killed with the context
+	c.eventually("tinyproxy to listen", func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	return &url.URL{Scheme: "http", Host: address}, func() int {
+		lines, err := os.ReadFile(log)
+		if err != nil {
+			c.Error(err)
+		}
+		return strings.Count(string(lines), "CONNECT "+strings.TrimPrefix(c.config.Host, "https://"))
 	}
 }

@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -56,10 +57,15 @@ func newProduction(t *testing.T) cluster {
 	return c
 }
 
+// clusterGoes: it is removed after the test, as scripts/kind-test.sh says, so that nothing need be put back.
+var clusterGoes = os.Getenv("CLUSTER_GOES") != ""
+
 // routeToEndpoints has kube-apiserver reach the servers by their endpoints until the test ends.
 func routeToEndpoints(c cluster) {
 	c.Helper()
-	c.Cleanup(func() { c.script("kind.sh routing cluster-ip") })
+	if !clusterGoes {
+		c.Cleanup(func() { c.script("kind.sh routing cluster-ip") })
+	}
 	c.script("kind.sh routing endpoints")
 }
 
@@ -73,6 +79,9 @@ func removeProduction(c cluster) {
 // removeAtOnce leaves the objects to the end of their etcd, which takes minutes less: undeployed, the API is not there to delete them.
 func removeAtOnce(c cluster) {
 	c.Helper()
+	if clusterGoes {
+		return
+	}
 	c.script("undeploy.sh", production)
 	removeProduction(c)
 }

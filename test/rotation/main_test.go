@@ -37,6 +37,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if foreignCA, err = newForeignCA(filepath.Join(dir, "foreign-ca.crt")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return envtest.Main(m, envtest.Options{
 		Dir: dir, Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
 		// As certgen init says: the CAs beside kube-apiserver's client certificate. The rotation changes them together.

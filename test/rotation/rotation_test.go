@@ -3,7 +3,6 @@
 package rotation
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"path/filepath"
@@ -11,7 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -36,7 +35,9 @@ func TestNoRequestFails(t *testing.T) {
 	}
 	c := newCluster(t, shared)
 	takeOver(t, c)
-	registerBroken(t, c)
+	// Nobody serves it: it must keep nothing from being replaced.
+	register(t, c, schema.GroupVersion{Group: "broken.example.com", Version: "v1"}, certs.Service{Name: "broken", Namespace: metav1.NamespaceDefault})
+	others := registerForeign(t, c)
 	old := oldMaterial(t)
 	consoles := openConsoles(t, shared)
 	l := startLoad(t, shared, "load")
@@ -48,25 +49,8 @@ func TestNoRequestFails(t *testing.T) {
 	l.Await(max(perStep, inAll-l.Total()))
 	l.End()
 	old.checkRefused(t, c)
+	others.checkSeen(t)
 	consoles.end()
-}
-
-// registerBroken registers the API of somebody else, which nobody serves and no caBundle verifies: it must keep nothing from being replaced.
-func registerBroken(t *testing.T, c apply.Client) {
-	t.Helper()
-	apiServices := c.Aggregator.ApiregistrationV1().APIServices()
-	if _, err := apiServices.Create(t.Context(), &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: "v1.broken.example.com"},
-		Spec: apiregistrationv1.APIServiceSpec{Group: "broken.example.com", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 100,
-			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceDefault, Name: "broken"}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := apiServices.Delete(context.Background(), "v1.broken.example.com", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // TestReverted: somebody takes the new CA out of the caBundles again while certgen holds. The rotation stops before the new certificate is used,
