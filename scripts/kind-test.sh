@@ -54,9 +54,10 @@ all() {
   for suite; do
     if [ "$suite" = uninstall ]; then first=(scripts/kind-test.sh uninstall); else rest+=("$suite"); fi
   done
-  export last=${rest[-1]:-default} # after it the cluster goes, and nothing need be put back
+  [ ${#rest[@]} -gt 0 ] || rest=(default)
+  export last=${rest[-1]} # after it the cluster goes, and nothing need be put back
   { scripts/kind.sh up && scripts/kind.sh load && "${first[@]:-true}" &&
-    scripts/kind.sh deploy && scripts/kind-test.sh "${rest[@]:-default}"; } || status=$?
+    scripts/kind.sh deploy && scripts/kind-test.sh "${rest[@]}"; } || status=$?
   scripts/kind.sh down && return $status
 }
 

@@ -78,7 +78,7 @@ func renew(ctx context.Context, env environment, target cluster.Options, opts ro
 	return rotation.Renew(ctx, opts)
 }
 
-const renewLong = `Finish a rotation that is under way, then replace what is due: has less than a third of its life left. What is right is left
+const renewLong = `Finish rotations that are under way, then replace what is due: has less than a third of its life left. What is right is left
 alone.
 
 With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets of the cluster. What is missing

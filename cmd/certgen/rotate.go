@@ -103,7 +103,7 @@ func newRotateCommand(env environment) *cobra.Command {
 	signerFlags(cmd.Flags(), &f.signer)
 	cmd.Flags().StringVar(&f.newCA, "new-ca", "", "file with the certificate of a new serving CA whose key the signer has (serving-ca); without it certgen makes a CA")
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
-	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation came")
+	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation of these certificates came")
 	cmd.Flags().BoolVar(&f.abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
 	output.AddFlag(cmd, &f.format)
 	return cmd
@@ -221,7 +221,7 @@ func printSteps(env environment, format output.Format, name string) error {
 func readState(store certs.Store, name string) (*rotation.State, error) {
 	state, err := rotation.ReadState(store, name)
 	if err == nil && state == nil {
-		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none; nothing was rotated here", store.Path())
+		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none; nothing was rotated here", store.Path(rotation.StateSet(name), rotation.StateFile))
 	}
 	return state, err
 }

@@ -158,7 +158,7 @@ func TestCAKeyHasOnePlace(t *testing.T) {
 	for rotation, want := range map[string]bool{Serving: false, ServingCA: true} {
 		f := newFake(t)
 		f.runTo(rotation, "stage", EventFinished)
-		files, err := f.store().Read(path.Join(StateSet, "old", certs.ServingCADir))
+		files, err := f.store().Read(path.Join(servingState, "old", certs.ServingCADir))
 		if err != nil {
 			t.Fatal(err)
 		}

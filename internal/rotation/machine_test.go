@@ -75,7 +75,7 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 		}
 	}
 	for _, pair := range []string{certs.ServingDir, certs.ServingCADir, certs.FrontProxyClientDir, certs.FrontProxyCADir} {
-		for _, set := range []string{path.Join(StateSet, "new", pair), path.Join(StateSet, "old", pair), path.Join(FrontProxyStateSet, "new", pair), path.Join(FrontProxyStateSet, "old", pair)} {
+		for _, set := range []string{path.Join(servingState, "new", pair), path.Join(servingState, "old", pair), path.Join(frontProxyState, "new", pair), path.Join(frontProxyState, "old", pair)} {
 			if files, err := f.store().Read(set); err != nil || files != nil {
 				f.t.Errorf("%s is still there, with keys (%v)", set, err)
 			}

@@ -115,7 +115,7 @@ func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *s
 			return err
 		}
 	}
-	err := r.end(ctx, o.held(store, state.Rotation), StateSet, state)
+	err := r.end(ctx, o.held(store, state.Rotation), state)
 	leaf, readErr := certs.ReadCertificate(store, certs.ServingDir)
 	if err != nil && readErr == nil && o.Now().After(leaf.NotAfter) {
 		return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more; %s", err, leaf.NotAfter.UTC().Format(time.RFC3339), newCA(ctx, c, o))

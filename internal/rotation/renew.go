@@ -18,8 +18,9 @@ type renewal struct{ *certs.Report }
 func newRenewal() renewal { return renewal{certs.NewReport("RenewReport")} }
 
 // end brings the rotation that is under way to its end, in the direction in which it was going.
-func (r renewal) end(ctx context.Context, opts Options, set string, state *State) error {
-	path := opts.store.Path(set, StateFile)
+func (r renewal) end(ctx context.Context, opts Options, state *State) error {
+	path := opts.store.Path(StateSet(state.Rotation), StateFile)
+	opts.endOnly = true // another may have ended it since it was read
 	if !state.Aborting {
 		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
 	}
@@ -30,7 +31,7 @@ func (r renewal) end(ctx context.Context, opts Options, set string, state *State
 	return nil
 }
 
-// Renew finishes a rotation that is under way and then rotates the leaves that are due: less than a third of their life is
+// Renew finishes rotations that are under way and then rotates the leaves that are due: less than a third of their life is
 // left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
 // files are written and nothing is observed. The errors are those of Run; what was done before one is in the report. What is refused or blocked
 // of the serving certificates holds back nothing of the front proxy's, nor the other way round.
@@ -59,7 +60,7 @@ func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 
 // renewAll finishes a rotation of the leaves or of their CA, and then renews the leaves.
 func (r renewal) renewAll(ctx context.Context, opts Options) error {
-	set, state, err := readState(opts.store, opts.Rotation)
+	state, err := ReadState(opts.store, opts.Rotation)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (r renewal) renewAll(ctx context.Context, opts Options) error {
 		if ending.Rotation = state.Rotation; ending.Rotation != Serving {
 			ending.Signer = nil // it signs with the CA that is there
 		}
-		if err := r.end(ctx, ending, set, state); err != nil {
+		if err := r.end(ctx, ending, state); err != nil {
 			return err
 		}
 	}
@@ -99,7 +100,7 @@ func (r renewal) renew(ctx context.Context, p *procedure) error {
 }
 
 func (r renewal) rotate(ctx context.Context, opts Options, path, why string) error {
-	if _, err := Run(ctx, opts); err != nil {
+	if state, err := Run(ctx, opts); err != nil || state == nil {
 		return err
 	}
 	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Replaced, Reason: why})

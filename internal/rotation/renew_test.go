@@ -4,8 +4,6 @@ package rotation
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -152,22 +150,89 @@ func TestRenewBlocked(t *testing.T) {
 	}
 }
 
-// TestOlderRecord: a rotation of the front proxy that an older certgen recorded where those of the serving certificates are goes on there.
-func TestOlderRecord(t *testing.T) {
+// TestRenewEndsBoth: of two rotations that are under way, one of the serving certificates and one of the front proxy's, each is brought to its
+// end, in its direction, and what one has stored the other leaves alone.
+func TestRenewEndsBoth(t *testing.T) {
+	for _, aborted := range []bool{false, true} {
+		f := newFake(t)
+		b := f.before()
+		f.runTo(ServingCA, "switch", EventObserved)
+		f.runTo(FrontProxyCA, "trust", EventObserved)
+		if aborted {
+			if _, err := Abort(t.Context(), f.options(FrontProxyCA)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Renew(t.Context(), f.options("")); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: !aborted, certs.FrontProxyCADir: !aborted}
+		if diff := cmp.Diff(want, f.changes(b)); diff != "" {
+			t.Errorf("replaced pairs, the front proxy's rotation taken back: %t (-want +got):\n%s", aborted, diff)
+		}
+		for _, rotation := range []string{ServingCA, FrontProxyCA} {
+			if s, err := ReadState(f.store(), rotation); err != nil || s.Rotation != rotation || s.Unfinished() {
+				t.Errorf("%s: got the record %+v, %v; want it ended", rotation, s, err)
+			}
+		}
+	}
+}
+
+// TestRenewDamagedRecord: a record that cannot be read holds back what it is of alone.
+func TestRenewDamagedRecord(t *testing.T) {
+	for set, replaced := range map[string]string{servingState: certs.FrontProxyClientDir, frontProxyState: certs.ServingDir} {
+		f := newFake(t)
+		b := f.before()
+		f.now = f.now.Add(61 * 24 * time.Hour)
+		if err := f.store().Write(set, certs.Files{StateFile: {Data: []byte("{"), Mode: 0o600}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Renew(t.Context(), f.options(""))
+		if err == nil || strings.Count(err.Error(), "expected the record of a rotation, found other content") != 1 || !f.changes(b)[replaced] {
+			t.Errorf("%s: got %v, %s replaced: %t; want one refusal, and it replaced", set, err, replaced, f.changes(b)[replaced])
+		}
+	}
+}
+
+// TestOlderState: a rotation of the front proxy that an older certgen recorded where those of the serving certificates are goes on, and holds
+// none of these back.
+func TestOlderState(t *testing.T) {
+	for name, run := range map[string]func(*fakeCluster) error{
+		"rotate": func(f *fakeCluster) error { _, err := Run(f.t.Context(), f.options(FrontProxyCA)); return err },
+		"renew": func(f *fakeCluster) error {
+			f.now = f.now.Add(61 * 24 * time.Hour)
+			_, err := Renew(f.t.Context(), f.options(""))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			b := f.before()
+			f.runTo(FrontProxyCA, "trust", EventObserved)
+			if err := f.store().Move(frontProxyState, servingState); err != nil {
+				t.Fatal(err)
+			}
+			if err := run(f); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]bool{certs.ServingDir: name == "renew", certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: true}
+			if diff := cmp.Diff(want, f.changes(b)); diff != "" {
+				t.Errorf("replaced pairs (-want +got):\n%s", diff)
+			}
+			if s, err := readStateIn(f.store(), frontProxyState); err != nil || s == nil || !ofFrontProxy(s.Rotation) || s.Unfinished() {
+				t.Errorf("got the record %+v, %v; want it moved, and ended", s, err)
+			}
+		})
+	}
+}
+
+// TestEndedMeanwhile: a rotation that somebody else ended, since Renew read that it was under way, is not begun again.
+func TestEndedMeanwhile(t *testing.T) {
 	f := newFake(t)
-	b := f.before()
-	f.runTo(FrontProxyCA, "trust", EventObserved)
-	if err := os.Rename(filepath.Join(f.dir, FrontProxyStateSet), filepath.Join(f.dir, StateSet)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Run(t.Context(), f.options(Serving)); err == nil || !strings.Contains(err.Error(), "finish it first: certgen rotate front-proxy-ca") {
-		t.Errorf("rotate serving: got %v, want it refused until the other has ended", err)
-	}
-	if _, err := Run(t.Context(), f.options(FrontProxyCA)); err != nil {
-		t.Fatal(err)
-	}
-	f.checkEnd(b, FrontProxyCA)
-	if _, err := os.Stat(filepath.Join(f.dir, FrontProxyStateSet)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is there (%v), want the record where it was", FrontProxyStateSet, err)
+	opts := f.options(ServingCA)
+	opts.endOnly = true
+	before := f.before()
+	if state, err := Run(t.Context(), opts); state != nil || err != nil || f.changes(before)[certs.ServingCADir] {
+		t.Errorf("got %+v and %v, want nothing done", state, err)
 	}
 }

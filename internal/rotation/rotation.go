@@ -114,6 +114,7 @@ type Options struct {
 	store     certs.Store // the directory, or the Secrets when they are read
 	leased    bool        // the caller holds the Lease
 	otherDirs []string    // FrontProxyClientDirs, absolute, unless they are the one in Dir
+	endOnly   bool        // Run begins no rotation
 	wrote     func()      // called after each change of files, for tests
 }
 
@@ -126,9 +127,12 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 			p.lookAgain()
 			return p.run(ctx)
 		}
-		p.state = &State{
-			APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), FrontProxyClientDirs: p.opts.otherDirs,
-			NewCA: p.opts.newCASum(),
+		if opts.endOnly {
+			return nil
+		}
+		p.state = &State{APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), NewCA: p.opts.newCASum()}
+		if ofFrontProxy(opts.Rotation) {
+			p.state.FrontProxyClientDirs = p.opts.otherDirs
 		}
 		var err error
 		if p.makeCA == nil {
@@ -186,7 +190,7 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 		return nil, err
 	}
 	if opts.Observer == nil && (opts.Rotation == ServingCA || opts.Rotation == FrontProxyCA) {
-		return nil, fmt.Errorf("rotate %s: expected a cluster to observe, found none; trust cannot be changed without", opts.Rotation)
+		return nil, &certs.RefusedError{Path: "rotate " + opts.Rotation, Reason: "expected a cluster to observe, found none; trust cannot be changed without"}
 	}
 	if opts.store == nil {
 		return underLease(ctx, opts, begin, do)
@@ -197,6 +201,11 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 		}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
+		if !opts.inSecrets() {
+			if err := moveOlderState(opts.store); err != nil {
+				return nil, err
+			}
+		}
 		// What stands in the way here needs no cluster.
 		if _, err := recorded(opts, begin); err != nil {
 			return nil, err
@@ -247,11 +256,11 @@ var FrontProxy = certs.Service{Name: "front-proxy", Namespace: metav1.NamespaceS
 
 // recorded reads what is recorded: an unfinished rotation must be the one that was asked for.
 func recorded(opts Options, begin bool) (*procedure, error) {
-	set, state, err := readState(opts.store, opts.Rotation)
+	state, err := ReadState(opts.store, opts.Rotation)
 	if err != nil {
 		return nil, err
 	}
-	record := opts.store.Path(set, StateFile)
+	record := opts.store.Path(StateSet(opts.Rotation), StateFile)
 	if !state.Unfinished() {
 		if state = nil; !begin {
 			return nil, &certs.RefusedError{Path: record, Reason: "expected an unfinished rotation to abort, found none"}
@@ -259,7 +268,7 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 	} else if state.Rotation != opts.Rotation {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back with --abort", state.Rotation, state.Rotation)}
-	} else if !slices.Equal(state.FrontProxyClientDirs, opts.otherDirs) {
+	} else if ofFrontProxy(state.Rotation) && !slices.Equal(state.FrontProxyClientDirs, opts.otherDirs) {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, opts.otherDirs)}
 	}
@@ -268,7 +277,7 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give the same again", state.NewCA, sum)}
 	}
 	p := newProcedure(opts)
-	p.set, p.state = set, state
+	p.state = state
 	return p, nil
 }
 

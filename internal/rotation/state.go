@@ -10,14 +10,23 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// StateFile, in the set StateSet, records a rotation. Below it are the new pairs until they are used, and copies of the old ones until the
-// rotation ends. Those of the front proxy have FrontProxyStateSet, so that one that is blocked, as it may be by an API of others, does not keep
-// the serving certificate from being renewed.
+// StateFile records a rotation, in a set of its own. Below that set are the new pairs until they are used, and copies of the old ones until the
+// rotation ends.
 const (
-	StateSet           = "rotation"
-	FrontProxyStateSet = "front-proxy-rotation"
-	StateFile          = "state.json"
+	StateFile = "state.json"
+
+	servingState    = "rotation"
+	frontProxyState = "front-proxy-rotation"
 )
+
+// StateSet is the set with the record of a rotation: one for the serving certificates, and one for the front proxy's, so that one of these that
+// is blocked, as it may be by an API of others, does not keep the serving certificate from being renewed.
+func StateSet(rotation string) string {
+	if ofFrontProxy(rotation) {
+		return frontProxyState
+	}
+	return servingState
+}
 
 // State is a rotation as StateFile records it: written before a step begins and after it was observed, so that a run
 // that was killed anywhere is taken up where it was.
@@ -75,22 +84,37 @@ const (
 // Unfinished is true between the first step and the outcome.
 func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 
-// ReadState reads the record of the last rotation of the serving certificates, or of the front proxy's: nil when there was none. One that
-// cannot be read is *certs.RefusedError.
+// ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be read is
+// *certs.RefusedError.
 func ReadState(store certs.Store, rotation string) (*State, error) {
-	_, state, err := readState(store, rotation)
-	return state, err
+	state, err := readStateIn(store, servingState)
+	if state != nil && ofFrontProxy(state.Rotation) == ofFrontProxy(rotation) {
+		return state, nil // of the front proxy it is an older certgen's, see moveOlderState
+	}
+	if !ofFrontProxy(rotation) {
+		return nil, err
+	}
+	return readStateIn(store, frontProxyState)
 }
 
-// readState also returns the set, which is StateSet for an unfinished rotation of the front proxy that an older certgen began.
-func readState(store certs.Store, rotation string) (set string, state *State, err error) {
-	set = StateSet
-	state, err = readStateIn(store, set)
-	if err == nil && ofFrontProxy(rotation) && !(state.Unfinished() && ofFrontProxy(state.Rotation)) {
-		set = FrontProxyStateSet
-		state, err = readStateIn(store, set)
+// moveOlderState moves what certgen recorded of the front proxy when there was one set for all rotations.
+func moveOlderState(store certs.Store) error {
+	older, err := readStateIn(store, servingState)
+	if err != nil || older == nil || !ofFrontProxy(older.Rotation) {
+		return nil //nolint:nilerr // a rotation of the serving certificates reads it again, and refuses it
 	}
-	return set, state, err
+	newer, err := readStateIn(store, frontProxyState)
+	if err == nil && newer.Unfinished() {
+		err = &certs.RefusedError{Path: store.Path(servingState, StateFile), Reason: "expected one record of the front proxy's rotations, found another in " +
+			store.Path(frontProxyState) + "; use the certgen that wrote the other one to end it"}
+	}
+	if err == nil && newer != nil {
+		err = store.Remove(frontProxyState)
+	}
+	if err != nil {
+		return err
+	}
+	return store.Move(servingState, frontProxyState)
 }
 
 func readStateIn(store certs.Store, set string) (*State, error) {

@@ -78,7 +78,7 @@ var tables = map[string]func(*procedure){
 
 // newProcedure is for one of Rotations.
 func newProcedure(opts Options) *procedure {
-	p := &procedure{opts: opts, said: map[string]bool{}}
+	p := &procedure{opts: opts, set: StateSet(opts.Rotation), said: map[string]bool{}}
 	tables[opts.Rotation](p)
 	for i := range p.steps {
 		s := &p.steps[i]

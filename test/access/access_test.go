@@ -438,7 +438,6 @@ func TestProxyVariables(t *testing.T) {
 	if _, stderr, err := (envtest.Kubectl{Env: []string{variable}}).Run(t.Context(), e, "get", "engines", "-A"); err != nil || len(p.reached()) == 0 {
 		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
 	}
-	before := len(p.reached())
 	for _, args := range [][]string{{"verify"}, {"rotate", "serving", "--dir=" + e.PKI(), "--hold=2s"}} {
 		before := len(p.reached())
 		certgen(t, e, kubeconfig, []string{variable}, args...)
@@ -446,7 +445,7 @@ func TestProxyVariables(t *testing.T) {
 			t.Errorf("for certgen %v, the proxy connected to %q, want kube-apiserver and not the endpoint %s", args, after, e.Servers[0].Address())
 		}
 	}
-	before = len(p.reached())
+	before := len(p.reached())
 	certgen(t, e, kubeconfig, []string{variable, "NO_PROXY=10.0.0.0/8"}, "verify")
 	if after := p.reached()[before:]; len(after) > 0 {
 		t.Errorf("for certgen verify with NO_PROXY, the proxy connected to %q, want nothing", after)

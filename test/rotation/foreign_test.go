@@ -88,6 +88,13 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := errors.Join(client.CoreV1().Services(f.service.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{}),
+			client.DiscoveryV1().EndpointSlices(f.service.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
 	made := register(t, c, foreignVersion, f.service)
 	shared.Eventually(t, "the API of others to answer", envtest.Patience, func(ctx context.Context) error {
 		kubeAPIServers, err := c.KubeAPIServers(ctx)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
+	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -66,7 +68,7 @@ func TestReverted(t *testing.T) {
 	opts.Progress = func(e rotation.Event) {
 		if e.Step == "trust" && e.Type == rotation.EventHolding {
 			l.Await(perStep)
-			next := certificate(t, filepath.Join(shared.PKI(), rotation.StateSet, "new", certs.ServingCADir))
+			next := certificate(t, filepath.Join(shared.PKI(), rotation.StateSet(rotation.ServingCA), "new", certs.ServingCADir))
 			if err := c.ChangeCABundle(t.Context(), service, nil, certs.Bundle{next}); err != nil {
 				t.Error(err)
 			}
@@ -81,6 +83,51 @@ func TestReverted(t *testing.T) {
 	if _, err := rotation.Run(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
+	l.Await(perStep)
+}
+
+// TestEndpointAway: a server ends while certgen holds, and starts again. The hold begins anew then. No request fails before and after.
+func TestEndpointAway(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	configs, err := shared.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var away atomic.Bool
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "away", Tolerate: func(string, error) bool { return away.Load() }})
+	defer l.End()
+	var back, finished time.Time
+	opts := rotation.Options{
+		Rotation: rotation.Serving, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second, Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
+	}
+	opts.Progress = func(e rotation.Event) {
+		switch {
+		case e.Step != "switch":
+		case e.Type == rotation.EventHolding:
+			l.Await(perStep)
+			l.Enter("away")
+			away.Store(true)
+			if err := shared.StopServer(shared.Servers[1]); err != nil {
+				t.Error(err)
+			}
+		case e.Type == rotation.EventWaiting && away.Load() && back.IsZero():
+			if err := shared.StartServer(t.Context(), shared.Servers[1]); err != nil {
+				t.Error(err)
+			}
+			back = time.Now()
+		case e.Type == rotation.EventFinished:
+			finished = e.Time
+		}
+	}
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	if held := finished.Sub(back); back.IsZero() || held < opts.Hold {
+		t.Errorf("the server was back at %s, and the step finished after %s; want that its absence is seen and the hold of %s begins anew", back, held, opts.Hold)
+	}
+	away.Store(false)
+	l.Enter("after")
 	l.Await(perStep)
 }
 
