@@ -61,7 +61,7 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		Handler: f, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+		Handler: f, ReadHeaderTimeout: envtest.Patience, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
 			Certificates: []tls.Certificate{{Certificate: [][]byte{serving.Certificate.Raw}, PrivateKey: serving.Key}}},
 	}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
