@@ -108,7 +108,7 @@ func moveOlderState(store certs.Store) error {
 		err = &certs.RefusedError{Path: store.Path(servingState, StateFile), Reason: "expected one record of the front proxy's rotations, found another in " +
 			store.Path(frontProxyState) + "; use the certgen that wrote the other one to end it"}
 	}
-	if err == nil && newer != nil {
+	if err == nil {
 		err = store.Remove(frontProxyState)
 	}
 	if err != nil {

@@ -106,7 +106,7 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 	return f
 }
 
-// ServeHTTP answers discovery, to whoever shows a certificate: kube-apiserver's aggregator.
+// ServeHTTP answers discovery requests of clients with a certificate, as kube-aggregator is.
 func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TLS.PeerCertificates) == 0 {
 		http.Error(w, "no certificate", http.StatusUnauthorized)

@@ -86,7 +86,7 @@ func TestReverted(t *testing.T) {
 	l.Await(perStep)
 }
 
-// TestEndpointAway: a server ends while certgen holds, and starts again. The hold begins anew then. No request fails before and after.
+// TestEndpointAway: a server stops while certgen holds, and is started again. The hold then starts over. No request fails before or after that.
 func TestEndpointAway(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -124,7 +124,7 @@ func TestEndpointAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held := finished.Sub(back); back.IsZero() || held < opts.Hold {
-		t.Errorf("the server was back at %s, and the step finished after %s; want that its absence is seen and the hold of %s begins anew", back, held, opts.Hold)
+		t.Errorf("the server was back at %s, and the step finished after %s; want its absence noticed and the hold of %s to start over", back, held, opts.Hold)
 	}
 	away.Store(false)
 	l.Enter("after")
