@@ -65,10 +65,13 @@ bump: ## Move to another version of Kubernetes, and say what is left for a perso
 ##@ Check
 
 .PHONY: test
-test: needs-test-generate controlplane build ## Run all tests, against the real control plane. SHORT="test/rollout test/rotation" runs a minute of those packages.
+test: needs-test-generate controlplane build ## Run all tests, against the real control plane. SHORT="test/rollout test/rotation" leaves those packages to make test-short.
 	@# In that order the suites begin first, and small packages fill the time in which the last one waits.
 	go test -timeout 20m $$(go list ./... | sort -r$(if $(strip $(SHORT)), | grep -v $(patsubst %,-e '/%$$',$(SHORT))))
-	$(if $(strip $(SHORT)),go test -short -timeout 10m $(addprefix ./,$(SHORT)))
+
+.PHONY: test-short
+test-short: needs-test-generate controlplane build ## Run tests in short, a minute of each suite: make test-short SHORT="test/rollout test/rotation"
+	go test -short -timeout 10m $(or $(addprefix ./,$(SHORT)),./...)
 
 # What a target needs besides Go modules is said before anything is compiled: needs-test-generate for programs of tests and generators.
 needs-%:
@@ -100,9 +103,9 @@ test-attacks: needs-test controlplane build ## Attack the server for a minute in
 	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
-test-all: needs-test-arm64-fips-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
+test-all: needs-test-arm64-windows-fips-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
 	$(MAKE) test test-without-sample test-security
-	$(MAKE) test-minors test-quickstart test-attacks test-fips test-arm64 test-image test-bump test-mutations fuzz
+	$(MAKE) test-minors test-quickstart test-attacks test-fips test-arm64 test-windows test-image test-bump test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity verify
 
 .PHONY: verify
@@ -124,6 +127,10 @@ test-fips: needs-fips controlplane build-fips ## Test the binaries of `make buil
 .PHONY: test-arm64
 test-arm64: needs-arm64 ## Test certgen as a program for linux/arm64, with QEMU (6 minutes).
 	@scripts/test-arm64.sh
+
+.PHONY: test-windows
+test-windows: needs-windows ## Test certgen as a program for Windows, with Wine, as root (3 minutes).
+	@scripts/test-windows.sh
 
 .PHONY: test-image
 test-image: ## Build the images in two clean folders, one with an empty build cache, compare them and look inside (7 minutes).

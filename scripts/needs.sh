@@ -2,7 +2,7 @@
 # Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
 # message, with the command that installs it. As root on Debian it is installed, but for a container engine.
 #
-# Usage: scripts/needs.sh test|arm64|fips|generate|kind|suites ...     suites are those that run on kind
+# Usage: scripts/needs.sh test|arm64|windows|fips|generate|kind|suites ...     suites are those that run on kind
 # Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
 
@@ -39,6 +39,7 @@ arm64     openssl             openssl            openssl             the second 
 fips      openssl             openssl            openssl             a client of the server
 emulated  qemu-aarch64-static qemu-aarch64-static qemu-user-static    runs programs for linux/arm64
 emulated  update-binfmts      update-binfmts     binfmt-support      lets the kernel start them
+windows   debootstrap         debootstrap        debootstrap         fetches Wine, the first time
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver

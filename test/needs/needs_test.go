@@ -84,6 +84,7 @@ func TestTargets(t *testing.T) {
 	kit, project := "Makefile", filepath.Join("internal", "scaffold", "templates", "project", "Makefile.tmpl")
 	for _, tc := range []struct{ makefile, targets, want string }{
 		{kit, "test", "scripts/needs.sh test generate"},
+		{kit, "test-short", "scripts/needs.sh test generate"},
 		{kit, "test-quickstart", "scripts/needs.sh kind generate"},
 		{kit, "test-quickstart RUN=TestUpgrade", "scripts/needs.sh generate"},
 		{kit, "test-minors", "scripts/needs.sh test generate"},
@@ -91,9 +92,10 @@ func TestTargets(t *testing.T) {
 		{kit, "test-without-sample", "scripts/needs.sh test generate"},
 		{kit, "test-security", "scripts/needs.sh test generate"},
 		{kit, "test-attacks", "scripts/needs.sh test"},
-		{kit, "test-all", "scripts/needs.sh test arm64 fips generate kind suites"},
+		{kit, "test-all", "scripts/needs.sh test arm64 windows fips generate kind suites"},
 		{kit, "test-fips", "scripts/needs.sh fips"},
 		{kit, "test-arm64", "scripts/needs.sh arm64"},
+		{kit, "test-windows", "scripts/needs.sh windows"},
 		{kit, "test-mutations", "scripts/needs.sh test generate"},
 		{kit, "verify", "scripts/needs.sh generate"},
 		{kit, "measure-konnectivity", "scripts/needs.sh test"},
