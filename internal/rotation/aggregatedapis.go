@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -170,15 +169,13 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 // proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same client certificate.
 func (p *procedure) proxyAnswers(ctx context.Context) error {
 	services, err := p.aggregated(ctx)
-	if err == nil {
-		err = p.answersEverywhere(ctx, services...)
-	}
-	if err == nil {
-		return nil
-	}
-	there := slices.DeleteFunc(slices.Clone(services), func(s certs.Service) bool { return p.isEmpty(ctx, s) })
-	if len(there) == len(services) {
+	if err != nil {
 		return err
 	}
-	return p.answersEverywhere(ctx, there...)
+	for _, service := range services {
+		if err := p.answersEverywhere(ctx, service); err != nil && !p.isEmpty(ctx, service) {
+			return err
+		}
+	}
+	return nil
 }

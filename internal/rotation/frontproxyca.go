@@ -30,10 +30,10 @@ func (p *procedure) frontProxyCA() {
 				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated API believes a certificate of the new one",
 			do:       func(context.Context) error { return p.rewrite(p.bothTrusted) },
 			observed: p.bothProxiesBelieved,
-			undo:     p.trustOldProxyCA,
+			undo:     p.restoreOld, // the ConfigMap follows when that is to be seen
 			undone:   p.nextProxyDistrusted,
 		},
-		p.switchProxyStep(p.bothProxiesBelieved, p.bothTrusted, func() error { return p.writeOld(p.bothTrusted) }),
+		p.switchProxyStep(p.bothProxiesBelieved, p.bothTrusted, func(context.Context) error { return p.writeOld(p.bothTrusted) }),
 		{
 			name: "distrust-files", kind: Distrust,
 			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
@@ -47,7 +47,6 @@ func (p *procedure) frontProxyCA() {
 			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it does not come back, every endpoint " +
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			needs:    p.nextProxyInUse,
-			do:       func(context.Context) error { p.settled = time.Time{}; return nil },
 			observed: p.oldProxyDistrusted,
 			undo:     p.trustOldProxyCAAgain,
 		},
@@ -81,12 +80,6 @@ func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
 		return nil, fmt.Errorf("%s: %s: %w", cluster.TrustObject, frontproxy.CAKey, err)
 	}
 	return bundle, nil
-}
-
-// trustOldProxyCA puts the files back as they were. The ConfigMap follows when that is to be seen.
-func (p *procedure) trustOldProxyCA(context.Context) error {
-	p.settled = time.Time{}
-	return p.restoreOld()
 }
 
 // nextProxyDistrusted takes the new CA out of the ConfigMap again, where kube-apiserver would leave it until it expires.

@@ -75,14 +75,14 @@ func (p *procedure) runStep(ctx context.Context, i int) error {
 		p.event(s, EventResumed, s.about)
 	}
 	if r.ObservedAt == nil {
-		if err := p.await(ctx, s, s.do, restoring(s.restore, s.observed)); err != nil {
+		if err := p.await(ctx, s, s.do, s.observed); err != nil {
 			return p.block(ctx, i, err)
 		}
 		if err := p.mark(&r.ObservedAt, s, EventObserved); err != nil {
 			return err
 		}
 	}
-	if err := p.hold(ctx, s, restoring(s.restore, s.observed)); err != nil {
+	if err := p.hold(ctx, s, s.observed); err != nil {
 		if _, ok := errors.AsType[*BlockedError](err); ok {
 			r.ObservedAt = nil // it is done again
 		}
@@ -102,16 +102,15 @@ func (p *procedure) mark(at **time.Time, s *step, what EventType) error {
 // done again by the next run.
 func (p *procedure) ready(ctx context.Context, i int) error {
 	s := &p.steps[i]
+	needs := s.needs
 	if p.record(s) != nil {
-		needs := restoring(s.restore, s.needs)
 		if s.kind == Distrust {
 			needs = stopping(needs) // what is distrusted already is trusted again at once
 		}
 		return p.block(ctx, i, p.await(ctx, s, nil, needs))
 	}
-	needs := s.needs
 	if i > 0 && p.steps[i-1].hold {
-		needs = restoring(p.steps[i-1].restore, p.steps[i-1].observed)
+		needs = p.steps[i-1].observed
 	}
 	err := p.await(ctx, s, nil, needs)
 	if blocked, ok := errors.AsType[*BlockedError](err); ok {
@@ -122,28 +121,8 @@ func (p *procedure) ready(ctx context.Context, i int) error {
 	return err
 }
 
-// restoring calls restore whenever seen reports something missing, and still returns what was missing.
-func restoring(restore, seen func(context.Context) error) func(context.Context) error {
-	if restore == nil || seen == nil {
-		return seen
-	}
-	return func(ctx context.Context) error {
-		missing := seen(ctx)
-		if missing == nil {
-			return nil
-		}
-		if err := restore(ctx); err != nil {
-			return fmt.Errorf("%w; to put it back failed: %w", missing, err)
-		}
-		return missing
-	}
-}
-
 // stopping takes what is not seen for a reason to stop.
 func stopping(seen func(context.Context) error) func(context.Context) error {
-	if seen == nil {
-		return nil
-	}
 	return func(ctx context.Context) error {
 		if err := seen(ctx); err != nil {
 			return &stopError{err}
@@ -162,16 +141,14 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	p.event(s, EventHolding, "for "+p.opts.Hold.Round(time.Second).String())
 	began, losses := p.opts.Now(), 0
 	for since := began; ; {
-		if seen != nil {
-			if lost := seen(ctx); lost != nil {
-				if losses++; losses > maxLosses {
-					return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
-				}
-				if err := p.await(ctx, s, nil, seen); err != nil {
-					return err
-				}
-				since = p.opts.Now()
+		if lost := seen(ctx); lost != nil {
+			if losses++; losses > maxLosses {
+				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
 			}
+			if err := p.await(ctx, s, nil, seen); err != nil {
+				return err
+			}
+			since = p.opts.Now()
 		}
 		left := since.Add(p.opts.Hold).Sub(p.opts.Now())
 		if left <= 0 {
@@ -209,7 +186,7 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 				missing = &stopError{missing}
 			}
 		}
-		if missing == nil && seen != nil {
+		if missing == nil {
 			missing = seen(ctx)
 		}
 		waited := p.opts.Now().Sub(began)
@@ -244,11 +221,6 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 		}
 		blocked.TookBack = true
 	}
-	return p.stop(s, blocked)
-}
-
-// stop records why the rotation does not go on.
-func (p *procedure) stop(s *step, blocked *BlockedError) error {
 	p.state.Blocked = blocked.Error()
 	p.event(s, EventBlocked, blocked.Missing.Error())
 	return errors.Join(p.state.write(p.opts.store, p.set), blocked)
@@ -256,10 +228,8 @@ func (p *procedure) stop(s *step, blocked *BlockedError) error {
 
 // undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.
 func (p *procedure) undo(ctx context.Context, s *step, hold bool) error {
-	if s.undo != nil {
-		if err := p.await(ctx, s, s.undo, s.undone); err != nil {
-			return err
-		}
+	if err := p.await(ctx, s, s.undo, s.undone); err != nil {
+		return err
 	}
 	if hold {
 		if err := p.hold(ctx, s, s.undone); err != nil {
@@ -273,7 +243,7 @@ func (p *procedure) undo(ctx context.Context, s *step, hold bool) error {
 // abort takes back all steps, the last first, unless the old CA may be distrusted already.
 func (p *procedure) abort(ctx context.Context) error {
 	for i := range p.steps {
-		if s := &p.steps[i]; p.record(s) != nil && (s.kind == Distrust || s.final) {
+		if s := &p.steps[i]; p.record(s) != nil && (s.kind == Distrust || i == len(p.steps)-1) {
 			return &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
 				"expected a rotation before its step %s, found that this step has begun, after which there is no way back; run the rotation to its end", s.name)}
 		}

@@ -33,7 +33,7 @@ func Maintain(ctx context.Context, c apply.Client, o Options) (*certs.Report, er
 	if err := cluster.CheckClock(ctx, c); err != nil {
 		return nil, err
 	}
-	report := newRenewal()
+	report := renewal{certs.NewReport("RenewReport")}
 	if o.Within > 0 {
 		err := c.Exclusive(ctx, o.Service, func(ctx context.Context) error {
 			_, err := report.maintain(ctx, c, o)

@@ -40,7 +40,6 @@ func (p *procedure) leafName(i int) string {
 
 // stage makes the new pairs and copies the old ones. It is done again only while nothing uses what it made before.
 func (p *procedure) stage(context.Context) error {
-	p.pairs = nil
 	if err := p.adoptKubeadms(); err != nil {
 		return err
 	}
@@ -186,12 +185,12 @@ func (p *procedure) load() error {
 	return nil
 }
 
-// loaded calls do when the pairs are read, which is done once. What is missing there no waiting mends.
+// loaded calls do, if there is something to do, when the pairs are read, which is done once. What is missing there no waiting mends.
 func (p *procedure) loaded(do func(context.Context) error) func(context.Context) error {
-	if do == nil {
-		return nil
-	}
 	return func(ctx context.Context) error {
+		if do == nil {
+			return nil
+		}
 		if p.pairs == nil {
 			if err := p.load(); err != nil {
 				return &stopError{err}
@@ -203,7 +202,6 @@ func (p *procedure) loaded(do func(context.Context) error) func(context.Context)
 
 // unstage removes what stage made. Nothing uses it any more.
 func (p *procedure) unstage(context.Context) error {
-	p.pairs = nil
 	if err := p.removeDrafts(); err != nil {
 		return err
 	}
@@ -296,8 +294,8 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 	}
 	for i, dir := range p.leafDirs {
 		pair := leaf(i)
-		if err := p.inTime(pair.Certificate); err != nil {
-			return err
+		if cert := pair.Certificate; p.opts.Now().After(cert.NotAfter) { // while the rotation was blocked
+			return fmt.Errorf("the certificate that was in use (sha256:%.16s) expired at %s: take the rotation to its end", certs.Fingerprint(cert), cert.NotAfter.UTC().Format(time.RFC3339))
 		}
 		if err := p.writeLeaf(i, dir, pair, bundle(i)); err != nil {
 			return err
@@ -316,14 +314,8 @@ func (p *procedure) writeLeaf(i int, dir string, leaf *certs.KeyPair, cas certs.
 }
 
 // restoreOld puts the leaves, and ca.crt beside them, back as they were.
-func (p *procedure) restoreOld() error { return p.writeLeaves("", p.keptBundle, p.before) }
-
-// inTime refuses to put a certificate in use that has expired, while the rotation was blocked.
-func (p *procedure) inTime(leaf *x509.Certificate) error {
-	if p.opts.Now().After(leaf.NotAfter) {
-		return fmt.Errorf("the certificate that was in use (sha256:%.16s) expired at %s: take the rotation to its end", certs.Fingerprint(leaf), leaf.NotAfter.UTC().Format(time.RFC3339))
-	}
-	return nil
+func (p *procedure) restoreOld(context.Context) error {
+	return p.writeLeaves("", p.keptBundle, p.before)
 }
 
 // unchanged refuses to put the new leaf in the place of one that it was not made for, which may have other names.

@@ -29,7 +29,7 @@ func (p *procedure) proxyClient() {
 
 // switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the latest. Which pair it uses is
 // shown by nothing that it serves; IdentityReview tells, where the API has it.
-func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf, undo func() error) step {
+func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf, undo func(context.Context) error) step {
 	return step{
 		name: "switch", kind: Identity, hold: true, needs: believed,
 		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
@@ -41,7 +41,7 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 			return p.writeNew(bundle)
 		},
 		observed: p.nextProxyInUse,
-		undo:     func(context.Context) error { return undo() },
+		undo:     undo,
 		undone:   p.liveProxiesInUse,
 	}
 }

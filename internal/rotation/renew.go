@@ -15,8 +15,6 @@ import (
 // renewal has an item for each rotation that was done, for each pair that was looked at and, of Maintain, for each caBundle.
 type renewal struct{ *certs.Report }
 
-func newRenewal() renewal { return renewal{certs.NewReport("RenewReport")} }
-
 // end brings the rotation that is under way to its end, in the direction in which it was going.
 func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	path := opts.store.Path(StateSet(state.Rotation), StateFile)
@@ -45,7 +43,7 @@ func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	} else if err := cluster.CheckClock(ctx, opts.Observer); err != nil { // which decides what is due
 		return nil, err
 	}
-	report := newRenewal()
+	report := renewal{certs.NewReport("RenewReport")}
 	var errs []error
 	for _, rotation := range []string{Serving, ProxyClient} {
 		opts.Rotation = rotation
@@ -79,11 +77,8 @@ func (r renewal) renewAll(ctx context.Context, opts Options) error {
 			return nil
 		}
 	}
-	return r.renew(ctx, newProcedure(opts))
-}
-
-// renew rotates the leaves, all of one CA, when one of them is due.
-func (r renewal) renew(ctx context.Context, p *procedure) error {
+	// All leaves are of one CA, and are rotated when one of them is due.
+	p := newProcedure(opts)
 	var kept []certs.Item
 	for _, dir := range p.leafDirs {
 		why, due, err := p.due(dir)

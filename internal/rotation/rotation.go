@@ -54,33 +54,25 @@ const (
 	preflightTimeout = 30 * time.Second
 )
 
-// Observer is what a rotation sees and changes of a cluster; *Cluster is one.
+// Observer is what a rotation sees and changes of a cluster: apply.Client says what each method does.
 type Observer interface {
 	APIServices(ctx context.Context, s certs.Service) ([]apiregistrationv1.APIService, error)
+	AggregatedServices(ctx context.Context) ([]certs.Service, error) // the front proxy's certificate is shown to each
 	Endpoints(ctx context.Context, s certs.Service) ([]cluster.Endpoint, error)
-	KubeAPIServers(ctx context.Context) ([]string, error)
 	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]cluster.Served, error)
-	// MayChangeTrust tries, without storing anything, to change what ChangeCABundle does.
-	MayChangeTrust(ctx context.Context, s certs.Service) error
-	// ChangeCABundle adds CAs to the caBundle of each APIService of the Service, and takes others out.
-	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
+	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error)
+	KubeAPIServers(ctx context.Context) ([]string, error)
+	Identities(ctx context.Context) (int, error)
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
-	// FrontProxyShown is the SHA-256 of the certificate that a kube-apiserver shows to the API.
 	FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error)
-	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error)
-	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
-	// AggregatedServices lists all Services that APIServices name: the front proxy's certificate is shown to each.
-	AggregatedServices(ctx context.Context) ([]certs.Service, error)
-	// Exclusive calls do while nobody else changes certificates of the Service.
-	Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error
-	// ClockSkew is how far the clock here is ahead of that of kube-apiserver.
 	ClockSkew(ctx context.Context) (time.Duration, error)
-	// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, in place, and takes others out; with metav1.DryRunAll it only tries to write.
-	ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle, dryRun ...string) error
-	// Identities is how many kube-apiservers say that they live.
-	Identities(ctx context.Context) (int, error)
+	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	Secrets(namespace string) typedcorev1.SecretInterface
+	Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error
+	MayChangeTrust(ctx context.Context, s certs.Service) error
+	ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error
+	ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle, dryRun ...string) error
 }
 
 // Options say what to rotate and how patiently.
@@ -164,7 +156,7 @@ func (p *procedure) begin(ctx context.Context) error {
 	}
 	if err = blocked.Missing; isRefusal(err) {
 		if stopped, ok := errors.AsType[*stopError](err); ok {
-			err = stopped.err // so that each of several is a line
+			err = stopped.error // so that each of several is a line
 		}
 		return err
 	}
@@ -192,19 +184,15 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 	if opts.Observer == nil && (opts.Rotation == ServingCA || opts.Rotation == FrontProxyCA) {
 		return nil, &certs.RefusedError{Path: "rotate " + opts.Rotation, Reason: "expected a cluster to observe, found none; trust cannot be changed without"}
 	}
-	if opts.store == nil {
+	if opts.inSecrets() { // the Lease is their lock
 		return underLease(ctx, opts, begin, do)
 	}
-	if !opts.inSecrets() {
-		if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // the lock would make it
-			return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
-		}
+	if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // the lock would make it
+		return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
-		if !opts.inSecrets() {
-			if err := moveOlderState(opts.store); err != nil {
-				return nil, err
-			}
+		if err := moveOlderState(opts.store); err != nil {
+			return nil, err
 		}
 		// What stands in the way here needs no cluster.
 		if _, err := recorded(opts, begin); err != nil {

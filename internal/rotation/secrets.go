@@ -124,10 +124,8 @@ func (s *secrets) writable(ctx context.Context) error {
 
 func dataOf(files certs.Files) map[string][]byte {
 	data := map[string][]byte{}
-	for _, name := range pairFiles {
-		if file, ok := files[name]; ok {
-			data[name] = file.Data
-		}
+	for name, file := range files {
+		data[name] = file.Data
 	}
 	return data
 }

@@ -31,7 +31,7 @@ func (p *procedure) serving() {
 				"serves it and each kube-apiserver gets answers",
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.keptBundle) },
 			observed: p.nextServed,
-			undo:     func(context.Context) error { return p.restoreOld() },
+			undo:     p.restoreOld,
 			undone:   p.liveServed,
 		},
 		p.finishStep(),
@@ -233,25 +233,20 @@ func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APISer
 	return found, err
 }
 
-// answersEverywhere returns nil when each kube-apiserver gets answers from each APIService of the Services.
-func (p *procedure) answersEverywhere(ctx context.Context, services ...certs.Service) error {
+// answersEverywhere returns nil when each kube-apiserver gets answers from each APIService of the Service.
+func (p *procedure) answersEverywhere(ctx context.Context, service certs.Service) error {
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
 		return err
 	}
-	if len(kubeAPIServers) == 0 {
-		return errors.New("expected the addresses of the kube-apiservers in the endpoints of default/kubernetes, found none")
+	apiServices, err := p.opts.Observer.APIServices(ctx, service)
+	if err != nil {
+		return err
 	}
-	for _, service := range services {
-		apiServices, err := p.opts.Observer.APIServices(ctx, service)
-		if err != nil {
-			return err
-		}
-		for _, a := range apiServices {
-			for _, k := range kubeAPIServers {
-				if err := p.opts.Observer.Answers(ctx, k, a); err != nil {
-					return fmt.Errorf("APIService %s through %s: %w", a.Name, k, err)
-				}
+	for _, a := range apiServices {
+		for _, k := range kubeAPIServers {
+			if err := p.opts.Observer.Answers(ctx, k, a); err != nil {
+				return fmt.Errorf("APIService %s through %s: %w", a.Name, k, err)
 			}
 		}
 	}

@@ -41,10 +41,9 @@ func (p *procedure) servingCA() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; seen when every endpoint of " +
 				"the Service serves it and each kube-apiserver gets answers",
-			needs:    func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, nil) },
-			restore:  p.trustNextAgain,
+			needs:    p.trustingNext(func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, nil) }),
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.bothTrusted) },
-			observed: p.nextServed,
+			observed: p.trustingNext(p.nextServed),
 			undo:     func(ctx context.Context) error { return p.switchLeaf(ctx, p.before(0), p.writeOld, p.bothTrusted) },
 			undone:   p.liveServed,
 		},
@@ -76,10 +75,19 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	return p.changeTrust(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA}, p.writeNew, p.onlyNewTrusted)
 }
 
-// trustNextAgain puts the new CA back where somebody took it out while servers have a certificate of it. The old one is not put back: another
-// rotation may have distrusted it.
-func (p *procedure) trustNextAgain(ctx context.Context) error {
-	return p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil)
+// trustingNext puts the new CA back whenever something is not seen, since somebody may have taken it out while servers have a certificate of it,
+// and still returns what was missing. The old one is not put back: another rotation may have distrusted it.
+func (p *procedure) trustingNext(seen func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		missing := seen(ctx)
+		if missing == nil {
+			return nil
+		}
+		if err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil); err != nil {
+			return fmt.Errorf("%w; to put it back failed: %w", missing, err)
+		}
+		return missing
+	}
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.

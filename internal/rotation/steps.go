@@ -43,12 +43,9 @@ type step struct {
 	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days
 	// later. A step that has not begun needs what the one before it held, if that held.
 	needs func(context.Context) error
-	// restore puts back what requests fail without while the step is under way, whenever it is not seen. It may be nil.
-	restore func(context.Context) error
-	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. Either may be nil.
+	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. The last step, which removes what undo
+	// needs, has none.
 	undo, undone func(context.Context) error
-	// final is true for the step that removes what undo needs.
-	final bool
 }
 
 // procedure is one rotation: its steps, and what they share.
@@ -83,9 +80,9 @@ func newProcedure(opts Options) *procedure {
 	for i := range p.steps {
 		s := &p.steps[i]
 		if opts.Observer == nil {
-			s.needs, s.restore, s.observed, s.undone = nil, nil, nil, nil
+			s.needs, s.observed, s.undone = nil, nil, nil
 		}
-		s.needs, s.restore, s.observed, s.undone = p.loaded(s.needs), p.loaded(s.restore), p.loaded(s.observed), p.loaded(s.undone)
+		s.needs, s.observed, s.undone = p.loaded(s.needs), p.loaded(s.observed), p.loaded(s.undone)
 		if s.kind != Files { // which make them, or remove them
 			s.do, s.undo = p.loaded(s.do), p.loaded(s.undo)
 		}
@@ -102,7 +99,7 @@ func (p *procedure) finishStep() step {
 	if p.makeCA != nil {
 		about = "move the old CA to " + p.caDir + ".old-TIME, remove the copy of the old leaf"
 	}
-	return step{name: "finish", kind: Files, about: about, do: p.finish, final: true}
+	return step{name: "finish", kind: Files, about: about, do: p.finish}
 }
 
 // StepInfo describes a step before it is done.
@@ -123,16 +120,14 @@ func Plan(rotation string) []StepInfo {
 }
 
 // stopError ends the waiting for a step at once.
-type stopError struct{ err error }
+type stopError struct{ error }
 
-func (e *stopError) Error() string { return e.err.Error() }
-func (e *stopError) Unwrap() error { return e.err }
+func (e *stopError) Unwrap() error { return e.error }
 
 // waitError is what may be seen later whatever is wrong: it does not end the waiting for a step.
-type waitError struct{ err error }
+type waitError struct{ error }
 
-func (e *waitError) Error() string { return e.err.Error() }
-func (e *waitError) Unwrap() error { return e.err }
+func (e *waitError) Unwrap() error { return e.error }
 
 // BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. New and old
 // are both trusted, so requests are answered. Running the rotation again takes it up; Abort takes it back.
