@@ -95,10 +95,7 @@ func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, e
 func BackendPorts(apiServices []apiregistrationv1.APIService) []int32 {
 	var out []int32
 	for _, a := range apiServices {
-		port := int32(443) // the default of the API
-		if a.Spec.Service.Port != nil {
-			port = *a.Spec.Service.Port
-		}
+		port := ptr.Deref(a.Spec.Service.Port, 443) // the default of the API
 		if !slices.Contains(out, port) {
 			out = append(out, port)
 		}

@@ -159,12 +159,9 @@ func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a a
 	if err != nil {
 		return "", err
 	}
-	path := "/apis/" + a.Spec.Group + "/" + a.Spec.Version
-	body, err := json.Marshal(map[string]string{"apiVersion": a.Spec.Group + "/" + a.Spec.Version, "kind": "IdentityReview"})
-	if err != nil {
-		return "", err
-	}
-	data, err := client.Discovery().RESTClient().Post().AbsPath(path, "identityreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	groupVersion := a.Spec.Group + "/" + a.Spec.Version
+	body := fmt.Appendf(nil, `{"apiVersion": %q, "kind": "IdentityReview"}`, groupVersion)
+	data, err := client.Discovery().RESTClient().Post().AbsPath("/apis", groupVersion, "identityreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) {
 		return "", ErrNoReview
 	}

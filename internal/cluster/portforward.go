@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -40,25 +39,18 @@ func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (ne
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
+	var ports []portforward.ForwardedPort
 	if err == nil {
-		conn.Conn, err = dialLocal(ctx, forwarder)
+		ports, err = forwarder.GetPorts()
+	}
+	if err == nil {
+		conn.Conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local)) // the one that was asked for
 	}
 	if err != nil {
 		conn.stop()
 		return nil, fmt.Errorf("forward to pod %s/%s: %w", namespace, e.Pod, err)
 	}
 	return conn, nil
-}
-
-func dialLocal(ctx context.Context, forwarder *portforward.PortForwarder) (net.Conn, error) {
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		return nil, err
-	}
-	if len(ports) != 1 {
-		return nil, errors.New("expected one port that is forwarded")
-	}
-	return (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
 }
 
 // podDialer speaks WebSocket or, to a kube-apiserver or through a proxy that does not, SPDY, as kubectl (KEP-4006).

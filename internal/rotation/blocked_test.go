@@ -181,7 +181,7 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
 		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
 		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {
-			f.users = string(clustertest.SameKeyCA(f.t, readTestCA(f, certs.FrontProxyCADir)).CertPEM)
+			f.users = string(clustertest.RenamedPEM(f.t, readTestCA(f, certs.FrontProxyCADir), "another name"))
 		}},
 		{"a CA of users below the front proxy's", FrontProxyCA, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fakeCluster) {
 			f.users = string(clustertest.SignedPEM(f.t, clustertest.NewCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))

@@ -90,9 +90,6 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.DryRun == "" {
-		o.DryRun = DryRunNone
-	}
 	if o.Store == nil {
 		o.Store = certs.Dir(o.Dir)
 	}
@@ -107,18 +104,15 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Report: *certs.NewReport("ApplyReport"), dryRun: o.DryRun}
-	plan.DryRun = o.DryRun != DryRunNone
-	changes, err := c.planCABundles(ctx, o, func(a apiregistrationv1.APIService) certs.Bundle {
+	plan.DryRun = o.DryRun == DryRunClient || o.DryRun == DryRunServer
+	changes, err := c.planCABundles(ctx, plan, o, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		if o.KeepTrust {
-			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.signers(c.Time())...)
+			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.signers(c.Time())...), true
 		}
-		return source.Bundle
+		return source.Bundle, true
 	})
 	if err != nil {
 		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
-	}
-	for _, change := range changes {
-		plan.add(change.change)
 	}
 	var stored *corev1.Secret
 	if o.Secret != "" {

@@ -35,8 +35,9 @@ type caBundleChange struct {
 // out; what else is there stays. All writes are tried as a dry run before the first one, and each is refused when the APIService changed
 // meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
-	changes, err := c.planCABundles(ctx, Options{Service: s, KeepTrust: true}, func(a apiregistrationv1.APIService) certs.Bundle {
-		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...)
+	plan := &Plan{}
+	changes, err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), true
 	})
 	if err != nil {
 		return err
@@ -44,44 +45,30 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 	if len(changes) == 0 {
 		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
 	}
-	plan := &Plan{}
-	for _, change := range changes {
-		plan.add(change.change)
-	}
 	return c.Apply(ctx, plan)
 }
 
 // FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and created again, and
 // returns what it wrote. Nothing works there that could break.
 func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) (done []certs.Item, err error) {
-	if err := usable(cas); err != nil {
-		return nil, err
-	}
 	err = retry.OnError(changedBackoff, Changed, func() error {
-		all, err := c.APIServices(ctx, s)
-		if err != nil {
+		plan := &Plan{}
+		if _, err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+			return cas, len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify
+		}); err != nil {
 			return err
 		}
-		plan, refusals := &Plan{}, []error{}
-		for _, a := range all {
-			if len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify {
-				change, err := c.planCABundle(a, cas, Options{})
-				plan.add(change.change)
-				refusals = append(refusals, err)
-			}
-		}
-		if err := errors.Join(refusals...); err != nil {
-			return err
-		}
-		err = c.Apply(ctx, plan)
+		err := c.Apply(ctx, plan)
 		done = append(done, plan.Items...)
 		return err
 	})
 	return done, err
 }
 
-// planCABundles decides for every APIService of the Service what its caBundle shall be, and refuses for all together.
-func (c Client) planCABundles(ctx context.Context, o Options, want func(apiregistrationv1.APIService) certs.Bundle) ([]caBundleChange, error) {
+// planCABundles decides for every APIService of the Service what its caBundle shall be, unless it is left alone, and refuses for all together.
+func (c Client) planCABundles(
+	ctx context.Context, plan *Plan, o Options, want func(apiregistrationv1.APIService) (bundle certs.Bundle, ok bool),
+) ([]caBundleChange, error) {
 	all, err := c.APIServices(ctx, o.Service)
 	if err != nil {
 		return nil, err
@@ -89,11 +76,15 @@ func (c Client) planCABundles(ctx context.Context, o Options, want func(apiregis
 	var changes []caBundleChange
 	var refusals []error
 	for _, a := range all {
-		bundle := want(a)
+		bundle, ok := want(a)
+		if !ok {
+			continue
+		}
 		if err := usable(bundle); err != nil {
 			return nil, err
 		}
 		change, err := c.planCABundle(a, bundle, o)
+		plan.add(change.change)
 		changes, refusals = append(changes, change), append(refusals, err)
 	}
 	return changes, errors.Join(refusals...)

@@ -28,24 +28,13 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// SameKeyCA is another certificate for the key of ca.
-func SameKeyCA(t *testing.T, ca *certs.CA) *certs.KeyPair {
+// RenamedPEM is another certificate for the key of ca, with that name.
+func RenamedPEM(t *testing.T, ca *certs.CA, commonName string) []byte {
 	t.Helper()
-	return &certs.KeyPair{CertPEM: selfSigned(t, "another name", ca)}
-}
-
-// SameSubjectPEM is a CA with the subject of ca and another key.
-func SameSubjectPEM(t *testing.T, ca *certs.CA) []byte {
-	t.Helper()
-	return selfSigned(t, ca.Certificate.Subject.CommonName, NewCA(t, "x", x509.ExtKeyUsageClientAuth))
-}
-
-func selfSigned(t *testing.T, commonName string, key *certs.CA) []byte {
-	t.Helper()
-	template := *key.Certificate
+	template := *ca.Certificate
 	template.SerialNumber, template.RawSubject = big.NewInt(7), nil
 	template.Subject.CommonName, template.Subject.Names = commonName, nil
-	return create(t, &template, &template, key, key)
+	return create(t, &template, &template, ca, ca)
 }
 
 // SignedPEM is the CA with a certificate that another signed.

@@ -238,7 +238,7 @@ func checkReached(o *observed) []verify.Finding {
 // be tolerated.
 func (o *observed) trustProblems(weakness string) []verify.Finding {
 	var out []verify.Finding
-	for _, p := range o.trustStatus().Problems {
+	for _, p := range frontproxy.Evaluate(o.trust).Problems {
 		if p.Weakness == weakness {
 			out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Error, Evidence: "it " + p.Text})
 		}
@@ -246,16 +246,8 @@ func (o *observed) trustProblems(weakness string) []verify.Finding {
 	return out
 }
 
-// trustStatus is empty where there is no ConfigMap: checkTrustConfigMap says why.
-func (o *observed) trustStatus() frontproxy.Status {
-	if o.trust == nil {
-		return frontproxy.Status{}
-	}
-	return frontproxy.Evaluate(o.trust)
-}
-
 func checkProxyName(o *observed) []verify.Finding {
-	names := o.trustStatus().AllowedNames
+	names := frontproxy.Evaluate(o.trust).AllowedNames
 	if o.proxy == nil || frontproxy.AllowsName(names, o.proxy.Certificate.Subject.CommonName) {
 		return nil
 	}
@@ -276,7 +268,7 @@ func checkAllowedNames(o *observed) []verify.Finding {
 }
 
 func checkTrustOverlap(o *observed) []verify.Finding {
-	out, trust := o.trustProblems(frontproxy.SharedCA), o.trustStatus()
+	out, trust := o.trustProblems(frontproxy.SharedCA), frontproxy.Evaluate(o.trust)
 	for _, proxy := range trust.CAs {
 		for _, user := range trust.ClientCAs {
 			if bytes.Equal(proxy.RawSubject, user.RawSubject) && !bytes.Equal(proxy.RawSubjectPublicKeyInfo, user.RawSubjectPublicKeyInfo) {
@@ -292,7 +284,7 @@ func checkTrustConfigMap(o *observed) []verify.Finding {
 	if o.trust == nil {
 		return []verify.Finding{{Object: cluster.TrustObject, Evidence: fmt.Sprint(o.trustErr)}}
 	}
-	out, cas := o.trustProblems(""), o.trustStatus().CAs
+	out, cas := o.trustProblems(""), frontproxy.Evaluate(o.trust).CAs
 	if len(cas) > 0 && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return o.now.Before(ca.NotAfter) }) {
 		out = append(out, verify.Finding{Object: cluster.TrustObject, Evidence: fmt.Sprintf("every CA in %s has expired", frontproxy.CAKey)})
 	}

@@ -94,13 +94,14 @@ var faults = []struct {
 		f.trust.Data[frontproxy.ClientCAKey] += string(f.fpc.CertPEM)
 	}},
 	{"P03", verify.Error, cluster.TrustObject, "has the key of", func(f *fixture) {
-		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.SameKeyCA(f.t, f.fpc).CertPEM)
+		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.RenamedPEM(f.t, f.fpc, "another name"))
 	}},
 	{"P03", verify.Error, cluster.TrustObject, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fixture) {
 		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.SignedPEM(f.t, f.users, f.fpc))
 	}},
 	{"P03", verify.Warning, cluster.TrustObject, "two CAs are called", func(f *fixture) {
-		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.SameSubjectPEM(f.t, f.fpc))
+		another := clustertest.NewCA(f.t, "x", x509.ExtKeyUsageClientAuth)
+		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.RenamedPEM(f.t, another, f.fpc.Certificate.Subject.CommonName))
 	}},
 	{"P04", verify.Error, cluster.TrustObject, "not found", func(f *fixture) { f.trust, f.trustErr = nil, errors.New("not found") }},
 	{"P04", verify.Error, cluster.TrustObject, "it has no requestheader-client-ca-file", func(f *fixture) { delete(f.trust.Data, frontproxy.CAKey) }},

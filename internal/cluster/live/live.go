@@ -184,20 +184,16 @@ func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Opti
 
 // readPods reads the pods that EndpointSlices name. One that is gone meanwhile is no matter.
 func (o *observed) readPods(ctx context.Context, c *cluster.Cluster) error {
-	var names []string
-	for _, e := range o.endpoints {
-		if e.Pod != "" && !slices.Contains(names, e.Pod) {
-			names = append(names, e.Pod)
-		}
-	}
-	if len(names) == 0 {
+	if !slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool { return e.Pod != "" }) {
 		return nil
 	}
 	list, err := c.Core.CoreV1().Pods(o.service.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list Pods of namespace %s: %w", o.service.Namespace, err)
 	}
-	o.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !slices.Contains(names, p.Name) })
+	o.pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		return !slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool { return e.Pod == p.Name })
+	})
 	return nil
 }
 
