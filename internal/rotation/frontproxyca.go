@@ -48,7 +48,10 @@ func (p *procedure) frontProxyCA() {
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			needs:    p.nextProxyInUse,
 			observed: p.oldProxyDistrusted,
-			undo:     p.trustOldProxyCAAgain,
+			// kube-apiserver would put it back only when it reads its file next.
+			undo: func(ctx context.Context) error {
+				return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{p.oldCA}, nil)
+			},
 		},
 		p.finishStep(),
 	}
@@ -113,11 +116,6 @@ func (p *procedure) settle(ca *x509.Certificate) error {
 		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s", ca.Subject, p.opts.Settle)
 	}
 	return nil
-}
-
-// trustOldProxyCAAgain puts back what was taken out: kube-apiserver would do it only when it reads its file next.
-func (p *procedure) trustOldProxyCAAgain(ctx context.Context) error {
-	return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{p.oldCA}, nil)
 }
 
 func (p *procedure) oldProxyDistrusted(ctx context.Context) error {

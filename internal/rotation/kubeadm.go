@@ -193,16 +193,6 @@ func (p *procedure) moveKubeadms(d directory, set string) error {
 	return d.Move(draftOf(set), set)
 }
 
-// removeDrafts removes what an adoption that was cut short left.
-func (p *procedure) removeDrafts() error {
-	var errs []error
-	d, sets := p.adoptable()
-	for _, set := range sets {
-		errs = append(errs, d.Remove(draftOf(set)))
-	}
-	return errors.Join(errs...)
-}
-
 // checkKubeadms refuses what could not be adopted.
 func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
 	var errs []error

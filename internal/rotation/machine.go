@@ -143,7 +143,8 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	for since := began; ; {
 		if lost := seen(ctx); lost != nil {
 			if losses++; losses > maxLosses {
-				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Aborting: p.state.Aborting,
+					Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
 			}
 			if err := p.await(ctx, s, nil, seen); err != nil {
 				return err
@@ -196,7 +197,7 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 		case ctx.Err() != nil:
 			return p.interrupted(s, context.Cause(ctx))
 		case isBroken(missing) || waited >= p.opts.Timeout:
-			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Missing: missing}
+			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Aborting: p.state.Aborting, Missing: missing}
 		case missing.Error() != said:
 			said = missing.Error()
 			p.event(s, EventWaiting, said)
@@ -260,9 +261,6 @@ func (p *procedure) abort(ctx context.Context) error {
 		}
 		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
 		if err := p.undo(ctx, s, true); err != nil {
-			if blocked, ok := errors.AsType[*BlockedError](err); ok {
-				blocked.Aborting = true
-			}
 			p.state.Blocked = err.Error()
 			return errors.Join(p.state.write(p.opts.store, p.set), err)
 		}

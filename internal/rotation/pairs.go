@@ -76,7 +76,7 @@ func (p *procedure) stage(context.Context) error {
 // stageCA returns the CA of the new leaf.
 func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if p.makeCA == nil {
-		return p.readCA(p.caDir)
+		return p.readCA()
 	}
 	ca, err := p.newCA(leaf)
 	if err != nil {
@@ -122,29 +122,29 @@ func (p *procedure) checkNewCA(leaf *x509.Certificate) error {
 	return nil
 }
 
-// readCA reads a CA that can sign.
-func (p *procedure) readCA(set string) (*certs.CA, error) {
+// readCA reads the CA that is there and can sign.
+func (p *procedure) readCA() (*certs.CA, error) {
 	if p.opts.Signer != nil && p.caDir == certs.ServingCADir {
-		cert, err := certs.ReadCertificate(p.opts.store, set)
+		cert, err := certs.ReadCertificate(p.opts.store, p.caDir)
 		if err != nil {
 			return nil, err
 		}
 		return certs.RemoteCA(cert, p.opts.Signer, p.opts.Now)
 	}
-	files, err := p.opts.store.Read(set)
+	files, err := p.opts.store.Read(p.caDir)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := files[certs.KeyFile]; !ok {
 		remedy := "have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"
-		if d, ok := p.opts.store.(directory); ok && d.inKubeadms(set) {
+		if d, ok := p.opts.store.(directory); ok && d.inKubeadms(p.caDir) {
 			remedy = "have the certificate signed where the key is, as kubeadm's documentation says of an external CA"
 		}
-		return nil, &certs.RefusedError{Path: p.opts.store.Path(set, certs.KeyFile), Reason: "expected the CA's key, found none; " + remedy}
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.KeyFile), Reason: "expected the CA's key, found none; " + remedy}
 	}
 	ca, err := certs.ParseCA(files[certs.CertFile].Data, files[certs.KeyFile].Data, p.opts.Now)
 	if err != nil {
-		return nil, &certs.RefusedError{Path: p.opts.store.Path(set), Reason: err.Error()}
+		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.caDir), Reason: err.Error()}
 	}
 	return ca, nil
 }
@@ -202,11 +202,13 @@ func (p *procedure) loaded(do func(context.Context) error) func(context.Context)
 
 // unstage removes what stage made. Nothing uses it any more.
 func (p *procedure) unstage(context.Context) error {
-	if err := p.removeDrafts(); err != nil {
-		return err
+	remove := []string{p.staged(""), p.kept("")}
+	_, adopted := p.adoptable()
+	for _, set := range adopted { // where an adoption was cut short
+		remove = append(remove, draftOf(set))
 	}
-	for _, sets := range []string{p.staged(""), p.kept("")} {
-		if err := p.opts.store.Remove(sets); err != nil {
+	for _, set := range remove {
+		if err := p.opts.store.Remove(set); err != nil {
 			return err
 		}
 		p.opts.wrote()

@@ -19,7 +19,10 @@ import (
 
 // proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same CA.
 func (p *procedure) proxyClient() {
-	p.caDir, p.leafDirs = certs.FrontProxyCADir, p.opts.proxySets()
+	p.caDir, p.leafDirs = certs.FrontProxyCADir, []string{certs.FrontProxyClientDir}
+	if p.opts.otherDirs != nil {
+		p.leafDirs = p.opts.otherDirs
+	}
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")

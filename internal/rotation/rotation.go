@@ -128,7 +128,7 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 		}
 		var err error
 		if p.makeCA == nil {
-			_, err = p.readCA(p.caDir)
+			_, err = p.readCA()
 		}
 		if err == nil {
 			err = p.begin(ctx)
@@ -282,52 +282,36 @@ func (o Options) Validate() error { return o.complete() }
 // complete validates and sets the defaults.
 func (o *Options) complete() error {
 	errs := []error{o.Service.Validate()}
-	if !slices.Contains(Rotations(), o.Rotation) {
-		errs = append(errs, &certs.InvalidError{Field: "rotation", Value: o.Rotation, Reason: "expected one of " + strings.Join(Rotations(), ", ")})
+	expect := func(right bool, field, value, reason string) {
+		if !right {
+			errs = append(errs, &certs.InvalidError{Field: field, Value: value, Reason: reason})
+		}
 	}
+	expect(slices.Contains(Rotations(), o.Rotation), "rotation", o.Rotation, "expected one of "+strings.Join(Rotations(), ", "))
+	expect(o.Dir != "" || o.inSecrets(), "dir", "", "expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret")
 	if o.inSecrets() {
-		errs = append(errs, o.validateSecrets())
-	} else if o.Dir == "" {
-		errs = append(errs, &certs.InvalidError{Field: "dir", Reason: "expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret"})
+		for field, name := range map[string]string{"secret": o.Secret, "ca-secret": o.CASecret} {
+			problems := validation.IsDNS1123Subdomain(name)
+			expect(len(problems) == 0, field, name, "expected the Secret's name: "+strings.Join(problems, ", "))
+		}
+		expect(o.Secret != o.CASecret, "ca-secret", o.CASecret, "expected another name than that of --secret: servers mount that one, and must not have the CA's key")
 	}
-	if o.Hold <= 0 && (o.Observer != nil || o.inSecrets()) || o.Hold < 0 {
-		errs = append(errs, &certs.InvalidError{Field: "hold", Value: o.Hold.String(), Reason: "expected more than 0: what was seen once may not last"})
-	}
+	expect(o.Hold > 0 || o.Hold == 0 && o.Observer == nil && !o.inSecrets(), "hold", o.Hold.String(), "expected more than 0: what was seen once may not last")
 	errs = append(errs, certs.ValidateLeaf(o.Lifetime, o.KeyType, false))
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
 	}
-	if remote := o.Rotation == ServingCA && o.Signer != nil; remote != (o.NewCA != nil) {
-		errs = append(errs, &certs.InvalidError{Field: "new-ca", Reason: "expected the certificate of the new CA together with the --signer that has its key, and with serving-ca only"})
-	}
-	for field, d := range map[string]time.Duration{"timeout": o.Timeout, "settle": o.Settle} {
-		if d < 0 {
-			errs = append(errs, &certs.InvalidError{Field: field, Value: d.String(), Reason: "expected no less than 0"})
-		}
-	}
-	if (o.Within > 0) != (len(o.APIServices) > 0) || o.Within < 0 {
-		errs = append(errs, &certs.InvalidError{Field: "wait", Value: o.Within.String(),
-			Reason: fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices))})
-	}
+	expect((o.NewCA != nil) == (o.Rotation == ServingCA && o.Signer != nil), "new-ca", "",
+		"expected the certificate of the new CA together with the --signer that has its key, and with serving-ca only")
+	expect(o.Timeout >= 0, "timeout", o.Timeout.String(), "expected no less than 0")
+	expect(o.Settle >= 0, "settle", o.Settle.String(), "expected no less than 0")
+	expect(o.Within >= 0 && (o.Within > 0) == (len(o.APIServices) > 0), "wait", o.Within.String(),
+		fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices)))
 	o.setDefaults()
 	return errors.Join(errs...)
 }
 
 func (o *Options) inSecrets() bool { return o.Secret+o.CASecret != "" }
-
-func (o *Options) validateSecrets() error {
-	var errs []error
-	for field, name := range map[string]string{"secret": o.Secret, "ca-secret": o.CASecret} {
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			errs = append(errs, &certs.InvalidError{Field: field, Value: name, Reason: "expected the Secret's name: " + problems[0]})
-		}
-	}
-	if o.Secret == o.CASecret {
-		errs = append(errs, &certs.InvalidError{Field: "ca-secret", Value: o.CASecret,
-			Reason: "expected another name than that of --secret: servers mount that one, and must not have the CA's key"})
-	}
-	return errors.Join(errs...)
-}
 
 func (o *Options) setDefaults() {
 	o.Timeout, o.Settle, o.Poll = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Settle, DefaultSettle), cmp.Or(o.Poll, defaultPoll)
@@ -352,14 +336,6 @@ func (o *Options) setDefaults() {
 	if o.Wait == nil {
 		o.Wait = wait
 	}
-}
-
-// proxySets name the sets of the front proxy's pairs.
-func (o *Options) proxySets() []string {
-	if o.otherDirs == nil {
-		return []string{certs.FrontProxyClientDir}
-	}
-	return o.otherDirs
 }
 
 func wait(ctx context.Context, d time.Duration) error {

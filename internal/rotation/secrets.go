@@ -37,7 +37,6 @@ type secrets struct {
 func OpenSecrets(ctx context.Context, o Options) (certs.Store, error) { return openSecrets(ctx, o) }
 
 func openSecrets(ctx context.Context, o Options) (*secrets, error) {
-	o.setDefaults()
 	client := o.Observer.Secrets(o.Service.Namespace)
 	ca, err := client.Get(ctx, o.CASecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
