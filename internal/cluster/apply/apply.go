@@ -54,18 +54,20 @@ type Options struct {
 // Plan is what an apply will write, and in the end its report: trust before identity.
 type Plan struct {
 	certs.Report
-	dryRun DryRun
-	writes []func(ctx context.Context, dryRun bool) error // of each item
+	dryRun  DryRun
+	changes []planned // of each item
 }
 
-// change is what is to be done about one object.
-type change struct {
+// planned is what is to be done about one object.
+type planned struct {
 	certs.Item
-	write func(ctx context.Context, dryRun bool) error // nil for what is right
+	write  func(ctx context.Context, dryRun bool) error // nil for what is right
+	before apiregistrationv1.APIService                 // if it is one, and
+	bundle certs.Bundle                                 // what its caBundle shall hold
 }
 
-func (p *Plan) add(c change) {
-	p.Items, p.writes = append(p.Items, c.Item), append(p.writes, c.write)
+func (p *Plan) add(c planned) {
+	p.Items, p.changes = append(p.Items, c.Item), append(p.changes, c)
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
@@ -105,18 +107,19 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	}
 	plan := &Plan{Report: *certs.NewReport("ApplyReport"), dryRun: o.DryRun}
 	plan.DryRun = o.DryRun == DryRunClient || o.DryRun == DryRunServer
-	changes, err := c.planCABundles(ctx, plan, o, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+	err = c.planCABundles(ctx, plan, o, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		if o.KeepTrust {
 			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.signers(c.Time())...), true
 		}
 		return source.Bundle, true
 	})
 	if err != nil {
-		return nil, errors.Join(err, verdictOnly(changes, source, c.Time()))
+		return nil, errors.Join(err, verdictOnly(plan.changes, source, c.Time()))
 	}
+	changes := plan.changes
 	var stored *corev1.Secret
 	if o.Secret != "" {
-		var secret change
+		var secret planned
 		if secret, stored, err = c.planSecret(ctx, o, source); err != nil {
 			return nil, err
 		}
@@ -146,11 +149,11 @@ func (c Client) Apply(ctx context.Context, plan *Plan) error {
 		}
 		var errs []error
 		done := 0
-		for i, write := range plan.writes {
-			if write == nil {
+		for i, change := range plan.changes {
+			if change.write == nil {
 				continue
 			}
-			err := write(ctx, dryRun)
+			err := change.write(ctx, dryRun)
 			if errs = append(errs, err); err != nil && !dryRun {
 				done = i
 				break

@@ -26,9 +26,9 @@ import (
 )
 
 // planSecret compares the serving Secret with the directory. It returns the Secret that is there, or nil.
-func (c Client) planSecret(ctx context.Context, o Options, src *Source) (change, *corev1.Secret, error) {
+func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned, *corev1.Secret, error) {
 	name := o.Service.Namespace + "/" + o.Secret
-	item := change{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced, Reason: "its certificate is another"}}
+	item := planned{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced, Reason: "its certificate is another"}}
 	data, err := src.pairData()
 	if err != nil {
 		return item, nil, err

@@ -24,25 +24,17 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// caBundleChange is what has to be done to one APIService.
-type caBundleChange struct {
-	change
-	before apiregistrationv1.APIService
-	bundle certs.Bundle // what it shall hold
-}
-
 // ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired CAs, and takes others
 // out; what else is there stays. All writes are tried as a dry run before the first one, and each is refused when the APIService changed
 // meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
 	plan := &Plan{}
-	changes, err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+	if err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), true
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	if len(changes) == 0 {
+	if len(plan.Items) == 0 {
 		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
 	}
 	return c.Apply(ctx, plan)
@@ -53,7 +45,7 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) (done []certs.Item, err error) {
 	err = retry.OnError(changedBackoff, Changed, func() error {
 		plan := &Plan{}
-		if _, err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+		if err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 			return cas, len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify
 		}); err != nil {
 			return err
@@ -68,12 +60,11 @@ func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bu
 // planCABundles decides for every APIService of the Service what its caBundle shall be, unless it is left alone, and refuses for all together.
 func (c Client) planCABundles(
 	ctx context.Context, plan *Plan, o Options, want func(apiregistrationv1.APIService) (bundle certs.Bundle, ok bool),
-) ([]caBundleChange, error) {
+) error {
 	all, err := c.APIServices(ctx, o.Service)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var changes []caBundleChange
 	var refusals []error
 	for _, a := range all {
 		bundle, ok := want(a)
@@ -81,13 +72,13 @@ func (c Client) planCABundles(
 			continue
 		}
 		if err := usable(bundle); err != nil {
-			return nil, err
+			return err
 		}
 		change, err := c.planCABundle(a, bundle, o)
-		plan.add(change.change)
-		changes, refusals = append(changes, change), append(refusals, err)
+		plan.add(change)
+		refusals = append(refusals, err)
 	}
-	return changes, errors.Join(refusals...)
+	return errors.Join(refusals...)
 }
 
 func usable(bundle certs.Bundle) error {
@@ -102,8 +93,8 @@ func usable(bundle certs.Bundle) error {
 	return nil
 }
 
-func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o Options) (caBundleChange, error) {
-	change := caBundleChange{change: change{Item: certs.Item{Path: "APIService " + a.Name, Action: certs.Replaced}}, before: a, bundle: bundle}
+func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o Options) (planned, error) {
+	change := planned{Item: certs.Item{Path: "APIService " + a.Name, Action: certs.Replaced}, before: a, bundle: bundle}
 	if owned := cluster.InjectedBy(a); owned != nil {
 		return change, owned
 	}
@@ -219,7 +210,7 @@ func VerifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) er
 }
 
 // verdictOnly is what is left to do where an injector keeps the caBundle: say whether it vouches for our certificate.
-func verdictOnly(changes []caBundleChange, src *Source, now time.Time) error {
+func verdictOnly(changes []planned, src *Source, now time.Time) error {
 	var errs []error
 	for _, change := range changes {
 		a := change.before
@@ -237,7 +228,7 @@ func verdictOnly(changes []caBundleChange, src *Source, now time.Time) error {
 
 // refuseBreaking refuses what can interrupt a running API: to distrust a CA whose certificates may be served, and to
 // serve a certificate that is not trusted yet. A rotation does both in steps.
-func (c Client) refuseBreaking(changes []caBundleChange, stored *corev1.Secret, src *Source) error {
+func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *Source) error {
 	var errs []error
 	for _, change := range changes {
 		a := change.before
