@@ -217,7 +217,7 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 	}
 	s := &p.steps[i]
 	for ; i >= 0 && p.steps[i].kind == Distrust; i-- {
-		if err := p.undo(ctx, &p.steps[i], false); err != nil {
+		if err := p.undo(ctx, &p.steps[i]); err != nil {
 			return errors.Join(err, blocked)
 		}
 		blocked.TookBack = true
@@ -228,14 +228,12 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 }
 
 // undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.
-func (p *procedure) undo(ctx context.Context, s *step, hold bool) error {
+func (p *procedure) undo(ctx context.Context, s *step) error {
 	if err := p.await(ctx, s, s.undo, s.undone); err != nil {
 		return err
 	}
-	if hold {
-		if err := p.hold(ctx, s, s.undone); err != nil {
-			return err
-		}
+	if err := p.hold(ctx, s, s.undone); err != nil {
+		return err
 	}
 	p.state.Steps = slices.DeleteFunc(p.state.Steps, func(r StepState) bool { return r.Name == s.name })
 	return p.save(s, EventUndone, "")
@@ -260,7 +258,7 @@ func (p *procedure) abort(ctx context.Context) error {
 			continue
 		}
 		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
-		if err := p.undo(ctx, s, true); err != nil {
+		if err := p.undo(ctx, s); err != nil {
 			p.state.Blocked = err.Error()
 			return errors.Join(p.state.write(p.opts.store, p.set), err)
 		}

@@ -89,7 +89,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	}
 	ca, pair := made.Items[0], made.Items[1]
 	ca.Certificate, pair.Certificate = nil, nil // a rotation may follow, and replace them
-	r.add(ca)
+	r.Items = apply.Merge(r.Items, ca)
 	applied, err := c.PlanAndApply(ctx, bring, func(*apply.Plan) {})
 	if applied == nil {
 		return false, err
@@ -99,7 +99,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 			pair.Notes = append(pair.Notes, item.Notes...)
 			item = pair
 		}
-		r.add(item)
+		r.Items = apply.Merge(r.Items, item)
 	}
 	return len(applied.Items) > 1, err // the Secret, and before it the APIServices
 }
@@ -108,9 +108,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *secrets, state *State) error {
 	if cas := certs.LenientBundle(store.Sets[certs.ServingDir][certs.BundleFile].Data).Merge(o.Now()); len(cas) > 0 {
 		filled, err := c.FillCABundles(ctx, o.Service, cas)
-		for _, item := range filled {
-			r.add(item)
-		}
+		r.Items = apply.Merge(r.Items, filled...)
 		if err != nil {
 			return err
 		}
@@ -121,19 +119,6 @@ func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *s
 		return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more; %s", err, leaf.NotAfter.UTC().Format(time.RFC3339), newCA(ctx, c, o))
 	}
 	return err
-}
-
-// add says once of each object what was done about it: that it is right now is no news after an earlier pass changed it.
-func (r renewal) add(item certs.Item) {
-	i := slices.IndexFunc(r.Items, func(before certs.Item) bool { return before.Path == item.Path })
-	switch {
-	case i < 0:
-		r.Items = append(r.Items, item)
-	case item.Action == certs.Kept:
-		r.Items[i].Notes = item.Notes
-	default:
-		r.Items[i] = item
-	}
 }
 
 func (r renewal) changed(path string) bool {

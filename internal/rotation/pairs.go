@@ -4,7 +4,6 @@ package rotation
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -348,13 +347,8 @@ func (p *procedure) ours() error {
 // issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the one whose
 // key it has, and signs and checks front-proxy-client.crt with it.
 func issuerFirst(bundle certs.Bundle, leaf *x509.Certificate) certs.Bundle {
-	order := func(ca *x509.Certificate) int {
-		if signedBy(leaf, ca) {
-			return 0
-		}
-		return 1
-	}
-	return slices.SortedStableFunc(slices.Values(bundle), func(a, b *x509.Certificate) int { return cmp.Compare(order(a), order(b)) })
+	others := slices.DeleteFunc(slices.Clone(bundle), func(ca *x509.Certificate) bool { return signedBy(leaf, ca) })
+	return append(bundle.Without(others...), others...)
 }
 
 // signedBy is false without a CA.

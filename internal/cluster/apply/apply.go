@@ -170,7 +170,7 @@ func (c Client) Apply(ctx context.Context, plan *Plan) error {
 // PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed meanwhile, as the status of an
 // APIService does at any time. What was written before that is in the last plan too.
 func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (plan *Plan, err error) {
-	var done []certs.Item // by tries that met a change
+	var done []certs.Item // by tries that met a change too
 	err = retry.OnError(changedBackoff, Changed, func() error {
 		next, err := c.PlanApply(ctx, o)
 		if err != nil {
@@ -178,14 +178,28 @@ func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (
 		}
 		show(next)
 		err = c.Apply(ctx, next)
-		next.Items = append(slices.Clone(done), slices.DeleteFunc(next.Items, func(item certs.Item) bool {
-			return slices.ContainsFunc(done, func(before certs.Item) bool { return before.Path == item.Path })
-		})...)
-		done = slices.DeleteFunc(slices.Clone(next.Items), func(item certs.Item) bool { return item.Action == certs.Kept })
+		done = Merge(done, next.Items...)
+		next.Items = done
 		plan = next
 		return err
 	})
 	return plan, err
+}
+
+// Merge says once of each object what was done about it: that it is right now is no news after it was changed.
+func Merge(items []certs.Item, more ...certs.Item) []certs.Item {
+	for _, item := range more {
+		i := slices.IndexFunc(items, func(before certs.Item) bool { return before.Path == item.Path })
+		switch {
+		case i < 0:
+			items = append(items, item)
+		case item.Action == certs.Kept:
+			items[i].Notes = item.Notes
+		default:
+			items[i] = item
+		}
+	}
+	return items
 }
 
 // changedBackoff takes six seconds: each kube-apiserver writes the status of an APIService whose endpoints come or go, several times a second

@@ -154,7 +154,7 @@ func ask(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APISer
 	return out
 }
 
-func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Options) error {
+func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Options) (err error) {
 	if opts.Dir != "" {
 		src, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time())
 		if err != nil {
@@ -174,11 +174,9 @@ func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Opti
 		o.secret = secret
 		o.stored = append(o.stored, stored{"Secret " + secret.Namespace + "/" + secret.Name, chain, certs.LenientBundle(secret.Data[certs.BundleFile])})
 	}
-	if opts.ProxyClient == "" {
-		return nil
+	if opts.ProxyClient != "" {
+		o.proxy, err = certs.ReadKeyPair(opts.ProxyClient)
 	}
-	var err error
-	o.proxy, err = certs.ReadKeyPair(opts.ProxyClient)
 	return err
 }
 
