@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -13,15 +14,10 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// aggregated are the Services of aggregated APIs of which answers are asked.
-func (p *procedure) aggregated(ctx context.Context) (services []certs.Service, err error) {
+// aggregated are the Services of aggregated APIs that are looked at in one of these ways.
+func (p *procedure) aggregated(ctx context.Context, looks ...Look) ([]certs.Service, error) {
 	all, err := p.opts.Observer.AggregatedServices(ctx)
-	for _, s := range all {
-		if p.look(ctx, s) != LookNone {
-			services = append(services, s)
-		}
-	}
-	return services, err
+	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.look(ctx, s)) }), err
 }
 
 // look finds out, when an API of others is first seen, what it can be asked: it must not keep a certificate from being replaced.
@@ -121,15 +117,12 @@ func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *
 // probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
 // Believed instead may change with time; any other answer will not.
 func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluster.ProbeResult) error {
-	services, err := p.aggregated(ctx)
+	services, err := p.aggregated(ctx, LookProbe)
 	if err != nil {
 		return err
 	}
 	probed := 0
 	for _, service := range services {
-		if p.look(ctx, service) != LookProbe {
-			continue
-		}
 		if err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
 			probed++
 			switch {
@@ -168,7 +161,7 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 
 // proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same client certificate.
 func (p *procedure) proxyAnswers(ctx context.Context) error {
-	services, err := p.aggregated(ctx)
+	services, err := p.aggregated(ctx, LookProbe, LookAnswer)
 	if err != nil {
 		return err
 	}

@@ -240,10 +240,6 @@ func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) er
 
 // shown is proxyShown for those kube-apiservers of which an API tells; it returns the others.
 func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold []string, err error) {
-	var prints []string
-	for _, pair := range wanted {
-		prints = append(prints, certs.Fingerprint(pair.Certificate))
-	}
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
 		return nil, err
@@ -264,9 +260,10 @@ func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold
 			if err != nil {
 				return nil, err
 			}
-			if told = true; !slices.Contains(prints, shown) {
+			if told = true; !slices.ContainsFunc(wanted, func(pair *certs.KeyPair) bool { return certs.Fingerprint(pair.Certificate) == shown }) {
 				missing++
-				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; does it read one of %q?", k, shown, prints[0], p.paths())
+				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; does it read one of %q?",
+					k, shown, certs.Fingerprint(wanted[0].Certificate), p.paths())
 			}
 			break
 		}

@@ -224,10 +224,8 @@ func (o *observed) checked() []verify.Checked {
 		if !e.Ready {
 			c.Detail = "not ready"
 		}
-		for _, a := range o.apiServices {
-			if leaf := o.served[a.Name][i].Leaf; leaf != nil {
-				c.Detail, c.NotAfter = leaf.Subject.String(), new(leaf.NotAfter.UTC())
-			}
+		if leaf := o.served[o.apiServices[0].Name][i].Leaf; leaf != nil {
+			c.Detail, c.NotAfter = leaf.Subject.String(), new(leaf.NotAfter.UTC())
 		}
 		out = append(out, c)
 	}
