@@ -152,30 +152,23 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
+	// One directory for several of them must be seen to be that of each.
 	if p.opts.otherDirs == nil && len(urls) > 1 && p.makeCA != nil {
-		if err := p.sharedByAll(ctx); err != nil {
+		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
+		if err != nil {
 			return err
+		}
+		untold, err := p.shown(ctx, leaf)
+		if err == nil && len(untold) > 0 {
+			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
+		}
+		if err != nil {
+			return fmt.Errorf("%w; give the directory of each kube-apiserver with --front-proxy-client, also where it is the same", err)
 		}
 	}
 	// Certificates of one CA may be replaced host by host, and a host may be gone before the end.
 	if dirs := p.opts.otherDirs; len(dirs) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && dirs != nil && len(dirs) < len(urls) {
 		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs)
-	}
-	return nil
-}
-
-// sharedByAll returns an error where one directory was given for several kube-apiservers and is not seen to be that of each.
-func (p *procedure) sharedByAll(ctx context.Context) error {
-	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
-	if err != nil {
-		return err
-	}
-	untold, err := p.shown(ctx, leaf)
-	if err == nil && len(untold) > 0 {
-		err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
-	}
-	if err != nil {
-		return fmt.Errorf("%w; give the directory of each kube-apiserver with --front-proxy-client, also where it is the same", err)
 	}
 	return nil
 }

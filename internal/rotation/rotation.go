@@ -126,14 +126,7 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 		if ofFrontProxy(opts.Rotation) {
 			p.state.FrontProxyClientDirs = p.opts.otherDirs
 		}
-		var err error
-		if p.makeCA == nil {
-			_, err = p.readCA()
-		}
-		if err == nil {
-			err = p.begin(ctx)
-		}
-		if err != nil {
+		if err := p.begin(ctx); err != nil {
 			p.state = nil
 			return err
 		}
@@ -141,9 +134,14 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 	})
 }
 
-// begin runs the preflight and returns a refusal when it fails. Transient errors, such as those of an endpoint or one of several kube-apiservers
-// that restarts, are retried for preflightTimeout.
+// begin reads the CA that signs, runs the preflight and returns a refusal when it fails. Transient errors, such as those of an endpoint or one of
+// several kube-apiservers that restarts, are retried for preflightTimeout.
 func (p *procedure) begin(ctx context.Context) error {
+	if p.makeCA == nil {
+		if _, err := p.readCA(); err != nil {
+			return err
+		}
+	}
 	patient := *p
 	patient.opts.Timeout = min(p.opts.Timeout, preflightTimeout)
 	err := patient.await(ctx, &step{name: "preflight"}, nil, stopping(func(ctx context.Context) error {
