@@ -113,14 +113,9 @@ func (f *rotateFlags) readSigner() (err error) {
 	if f.opts.Signer, err = f.signer.read(); err != nil || f.newCA == "" {
 		return err
 	}
-	bundle, err := certs.ReadBundle(f.newCA)
-	if err == nil && len(bundle) != 1 {
-		err = fmt.Errorf("found %d", len(bundle))
-	}
-	if err != nil {
+	if f.opts.NewCA, err = certs.ReadCertificateFile(f.newCA); err != nil {
 		return &certs.InvalidError{Field: "new-ca", Value: f.newCA, Reason: fmt.Sprintf("expected a file with one certificate: %v", err)}
 	}
-	f.opts.NewCA = bundle[0]
 	return nil
 }
 

@@ -4,6 +4,7 @@ package certs
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -53,26 +54,34 @@ func ReadBundle(paths ...string) (Bundle, error) {
 // parseCertificate reads exactly one certificate.
 func parseCertificate(data []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(data)
+	if err == nil && len(b) != 1 {
+		err = fmt.Errorf("parse certificate: expected one, found %d", len(b))
+	}
 	if err != nil {
 		return nil, err
 	}
-	return b.single()
+	return b[0], nil
 }
 
-func (b Bundle) single() (*x509.Certificate, error) {
-	if len(b) != 1 {
-		return nil, fmt.Errorf("parse certificate: expected one, found %d", len(b))
+// ReadCertificateFile reads a file with exactly one certificate. What is wrong with it is *RefusedError.
+func ReadCertificateFile(path string) (*x509.Certificate, error) {
+	b, err := ReadBundle(path)
+	if err == nil && len(b) != 1 {
+		err = &RefusedError{Path: path, Reason: fmt.Sprintf("parse certificate: expected one, found %d", len(b))}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return b[0], nil
 }
 
 // PEM encodes the certificates in order: CERTIFICATE blocks only, LF line ends, one newline at the end.
 func (b Bundle) PEM() []byte {
-	var out bytes.Buffer
+	var out []byte
 	for _, cert := range b {
-		out.Write(pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: cert.Raw}))
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: cert.Raw})...)
 	}
-	return out.Bytes()
+	return out
 }
 
 // Contains compares whole certificates, not subjects: two generations of a CA may share a subject.
@@ -90,10 +99,7 @@ func (b Bundle) Merge(now time.Time, more ...*x509.Certificate) Bundle {
 		}
 	}
 	slices.SortFunc(out, func(x, y *x509.Certificate) int {
-		if c := x.NotBefore.Compare(y.NotBefore); c != 0 {
-			return c
-		}
-		return bytes.Compare(x.Raw, y.Raw)
+		return cmp.Or(x.NotBefore.Compare(y.NotBefore), bytes.Compare(x.Raw, y.Raw))
 	})
 	return out
 }

@@ -3,9 +3,9 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -98,9 +98,9 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 	if o.Usage != x509.ExtKeyUsageServerAuth && o.Usage != x509.ExtKeyUsageClientAuth {
 		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage), "expected serverAuth or clientAuth; make one CA for each"})
 	}
-	dns, err := parseDNSNames("permitted-dns", o.PermittedDNS)
+	dns, err := parseAll("permitted-dns", o.PermittedDNS, normalizeDNSName)
 	errs = append(errs, err)
-	ips, err := parseIPs("permitted-ip", o.PermittedIPs)
+	ips, err := parseAll("permitted-ip", o.PermittedIPs, parseIP)
 	errs = append(errs, err)
 	if len(ips) > 0 && len(dns) == 0 {
 		errs = append(errs, &InvalidError{"permitted-ip", strings.Join(o.PermittedIPs, ","), "expected permitted DNS names as well; alone it would leave every DNS name allowed"})
@@ -109,14 +109,13 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 		// The same constraint on a directory name would be no help: Go refuses it as an unknown critical extension.
 		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","), "expected none for a client CA; DNS constraints say nothing about user names"})
 	}
-	lifetime, err := checkLifetime(o.Lifetime, CALifetime, true)
-	errs = append(errs, err, o.KeyType.validate())
+	errs = append(errs, ValidateLeaf(o.Lifetime, o.KeyType, true)) // a CA may last longer than a leaf
 	if err := errors.Join(errs...); err != nil {
 		return spec{}, err
 	}
 	s := spec{
 		commonName: generationName(o.Name, now), isCA: true, usage: o.Usage, mutual: o.MutualTLS, keyType: o.KeyType,
-		notBefore: now.Add(-backdate), notAfter: now.Add(lifetime),
+		notBefore: now.Add(-backdate), notAfter: now.Add(cmp.Or(o.Lifetime, CALifetime)),
 	}
 	if len(dns) > 0 {
 		s.constraints = newConstraints(dns, ips)
@@ -131,30 +130,22 @@ const maxCommonName = 64
 func generationName(name string, now time.Time) string {
 	id := make([]byte, 4)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
-	suffix := fmt.Sprintf("@%d-%s", now.Unix(), hex.EncodeToString(id))
+	suffix := fmt.Sprintf("@%d-%x", now.Unix(), id)
 	return name[:min(len(name), maxCommonName-len(suffix))] + suffix
 }
 
 // ValidateLeaf returns what is wrong with the lifetime and the key type of new leaves, as *InvalidError joined by errors.Join. 0 and empty
 // are the defaults. A lifetime above MaxLeafLifetime must be allowed.
 func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) error {
-	_, err := checkLifetime(lifetime, 0, allowLongLived)
-	return errors.Join(err, keyType.validate())
-}
-
-// checkLifetime applies the default to 0 and refuses less than nothing and, unless it is allowed, what no leaf should last.
-func checkLifetime(lifetime, standard time.Duration, allowLongLived bool) (time.Duration, error) {
-	if lifetime == 0 {
-		return standard, nil
-	}
-	if lifetime < time.Second {
-		return 0, &InvalidError{"lifetime", lifetime.String(), "expected at least one second"}
+	var err error
+	if lifetime != 0 && lifetime < time.Second {
+		err = &InvalidError{"lifetime", lifetime.String(), "expected at least one second"}
 	}
 	if !allowLongLived && lifetime > MaxLeafLifetime {
-		return 0, &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
+		err = &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
 			"renew more often instead; certgen init allows it with --allow-long-lived", MaxLeafLifetime)}
 	}
-	return lifetime, nil
+	return errors.Join(err, keyType.validate())
 }
 
 func clock(now func() time.Time) func() time.Time {

@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
@@ -48,11 +49,7 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 	if err != nil {
 		return nil, err
 	}
-	issuerCert := issuer.Certificate
-	if issuerCert == nil {
-		issuerCert = cert
-	}
-	return cert, s.checkIssued(cert, issuerCert, request.PublicKey)
+	return cert, s.checkIssued(cert, cmp.Or(issuer.Certificate, cert), request.PublicKey)
 }
 
 // policyFor makes the one profile that s needs.

@@ -26,34 +26,21 @@ type chain struct {
 
 type authority struct {
 	pairDir
-	decision decision
-	options  CAOptions // for a CA made now
-	issuer   *CA       // set by issue
+	options CAOptions // for a CA made now
+	issuer  *CA       // set by issue
 }
 
 type leaf struct {
 	pairDir
-	decision   decision
+	reuse      bool // it is written again for the sake of its bundle, with the certificate and key that are there
 	want       spec // what it must be, times excepted
 	afterwards string
 	pair       *KeyPair // set by issue, with trust, unless it is kept
 	trust      Bundle
 }
 
-// decision is what to do about a pair, and why.
-type decision struct {
-	action Action
-	reason string
-	notes  []string
-	// reuse keeps certificate and key of a leaf that is written again for the sake of its bundle.
-	reuse bool
-}
-
-// signs is true when the CA's key is needed.
-func (d decision) signs() bool { return d.action != Kept && !d.reuse }
-
-func (d *decision) note(format string, args ...any) {
-	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+func (i *Item) note(format string, args ...any) {
+	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
 }
 
 // RenewAt is when a third of the certificate's life is left: time enough to repair a renewal that does not work.
@@ -102,7 +89,7 @@ func (c *chain) plan(allowNewCA bool) error {
 		refusal.OnlyNewCA = true
 		return refusal
 	}
-	c.ca.decision = decision{action: Replaced, reason: refusal.Error()}
+	c.ca.decision = Item{Action: Replaced, Reason: refusal.Error()}
 	c.decideLeaves()
 	return nil
 }
@@ -130,13 +117,13 @@ func (c *chain) checkUserCAs() error {
 
 // checkKeyNeeded refuses when a leaf must be signed and the CA's key is not here.
 func (c *chain) checkKeyNeeded() *RefusedError {
-	if c.ca.decision.action != Kept || c.ca.key != nil || c.remote != nil {
+	if c.ca.decision.Action != Kept || c.ca.key != nil || c.remote != nil {
 		return nil
 	}
 	var needed []string
 	for _, l := range c.leaves {
-		if l.decision.signs() {
-			needed = append(needed, fmt.Sprintf("%s must be signed anew (%s; certgen request %s asks for it where the key is)", l.file(CertFile), l.decision.reason, l.name))
+		if l.decision.Action != Kept && !l.reuse {
+			needed = append(needed, fmt.Sprintf("%s must be signed anew (%s; certgen request %s asks for it where the key is)", l.file(CertFile), l.decision.Reason, l.name))
 		}
 	}
 	if len(needed) == 0 {
@@ -146,26 +133,26 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 }
 
 // decideCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
-func (c *chain) decideCA() (decision, *RefusedError) {
+func (c *chain) decideCA() (Item, *RefusedError) {
 	found := &c.ca
 	if c.remote != nil && (!found.certSeen || found.keySeen) {
-		return decision{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the certificate of the CA whose key %s has, and no key; "+
+		return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the certificate of the CA whose key %s has, and no key; "+
 			"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
 	}
 	if !found.certSeen && !found.keySeen {
 		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
 		for _, l := range c.leaves {
 			if l.cert != nil && !c.now.After(l.cert.NotAfter) {
-				return decision{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
+				return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
 					l.file(CertFile), timeText(l.cert.NotAfter))}
 			}
 		}
-		return decision{action: Made, reason: "there was none"}, nil
+		return Item{Action: Made, Reason: "there was none"}, nil
 	}
 	if refusal := c.checkCA(); refusal != nil {
-		return decision{}, refusal
+		return Item{}, refusal
 	}
-	return decision{action: Kept, reason: "it is valid and may sign what is needed", notes: append(found.notes, c.caNotes()...)}, nil
+	return Item{Action: Kept, Reason: "it is valid and may sign what is needed", Notes: append(found.notes, c.caNotes()...)}, nil
 }
 
 // checkCA returns why the CA that was found cannot be used, and nil when it can.
@@ -195,7 +182,7 @@ func (c *chain) checkCA() *RefusedError {
 
 // caNotes says where a CA that is kept could be better.
 func (c *chain) caNotes() []string {
-	var d decision
+	var d Item
 	cert, want := c.ca.cert, spec{isCA: true, usage: c.ca.options.Usage, mutual: c.ca.options.MutualTLS}.extKeyUsages()
 	if c.remote != nil {
 		d.note("its key is with %s", c.remote.URL)
@@ -214,32 +201,33 @@ func (c *chain) caNotes() []string {
 	if !c.ca.options.KeyType.matches(cert.PublicKey) {
 		d.note("its key is %s; only a new CA would have the type that was asked for", keyType(cert.PublicKey))
 	}
-	return d.notes
+	return d.Notes
 }
 
 // decideLeaves decides about the leaves once it is known what becomes of their CA.
 func (c *chain) decideLeaves() {
 	for _, l := range c.leaves {
-		if l.decision = c.decideLeaf(l); l.decision.action == Replaced && !l.decision.reuse && l.afterwards != "" {
+		if l.decision = c.decideLeaf(l); l.decision.Action == Replaced && !l.reuse && l.afterwards != "" {
 			l.decision.note("%s", l.afterwards)
 		}
 	}
 }
 
-func (c *chain) decideLeaf(l *leaf) decision {
+func (c *chain) decideLeaf(l *leaf) Item {
+	l.reuse = false
 	if !l.certSeen && !l.keySeen {
-		return decision{action: Made, reason: "there was none"}
+		return Item{Action: Made, Reason: "there was none"}
 	}
-	if c.ca.decision.action != Kept {
-		return decision{action: Replaced, reason: "its CA is new"}
+	if c.ca.decision.Action != Kept {
+		return Item{Action: Replaced, Reason: "its CA is new"}
 	}
 	if reason := c.checkLeaf(l); reason != "" {
-		return decision{action: Replaced, reason: reason}
+		return Item{Action: Replaced, Reason: reason}
 	}
-	kept := decision{action: Kept, reason: "it is valid and what was asked for", notes: l.notes}
+	kept := Item{Action: Kept, Reason: "it is valid and what was asked for", Notes: l.notes}
 	if c.now.After(RenewAt(l.cert)) {
 		if l.cert.NotAfter.Before(c.ca.cert.NotAfter) {
-			return decision{action: Replaced, reason: fmt.Sprintf("less than a third of its life was left (until %s)", timeText(l.cert.NotAfter))}
+			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of its life was left (until %s)", timeText(l.cert.NotAfter))}
 		}
 		kept.note("it is due, but a new one would end no later: it ends with its CA")
 	}
@@ -247,8 +235,8 @@ func (c *chain) decideLeaf(l *leaf) decision {
 		kept.note("its key is %s; the next one will have the type that was asked for", keyType(l.cert.PublicKey))
 	}
 	if !l.bundle.Contains(c.ca.cert) {
-		kept.action, kept.reuse = Replaced, true
-		kept.reason = BundleFile + " did not hold its CA; certificate and key stay the same"
+		kept.Action, l.reuse = Replaced, true
+		kept.Reason = BundleFile + " did not hold its CA; certificate and key stay the same"
 	}
 	return kept
 }
@@ -315,11 +303,11 @@ func (c *chain) issue() error {
 
 func (c *chain) issueLeaves() error {
 	for _, l := range c.leaves {
-		if l.decision.action == Kept {
+		if l.decision.Action == Kept {
 			continue
 		}
 		var err error
-		if l.decision.reuse {
+		if l.reuse {
 			l.pair, err = newKeyPair(l.cert, l.key)
 		} else {
 			l.pair, err = c.ca.issuer.issue(l.want)
@@ -339,7 +327,7 @@ func (c *chain) issueLeaves() error {
 }
 
 func (c *chain) issueCA() (err error) {
-	if c.ca.decision.action == Kept {
+	if c.ca.decision.Action == Kept {
 		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, remote: c.remote, now: func() time.Time { return c.now }}
 		return nil
 	}
@@ -349,7 +337,7 @@ func (c *chain) issueCA() (err error) {
 	if c.ca.certSeen || c.ca.keySeen {
 		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", AsideDir(c.ca.path(), c.now))
 	}
-	if c.ca.decision.action == Replaced {
+	if c.ca.decision.Action == Replaced {
 		for _, l := range c.leaves {
 			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s", l.name, l.file(BundleFile))
 		}
@@ -385,7 +373,7 @@ func (c *chain) save() error {
 }
 
 func (c *chain) saveCA() error {
-	if c.ca.decision.action == Kept {
+	if c.ca.decision.Action == Kept {
 		return nil
 	}
 	if c.ca.certSeen || c.ca.keySeen {
@@ -398,13 +386,13 @@ func (c *chain) saveCA() error {
 
 // items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
 func (c *chain) items(dryRun bool) []Item {
-	out := []Item{newItem(&c.ca.pairDir, c.ca.decision, c.ca.issuer.Certificate, c.now)}
+	out := []Item{c.ca.item(c.ca.issuer.Certificate, c.now)}
 	for _, l := range c.leaves {
 		cert := l.cert
 		if l.pair != nil {
 			cert = l.pair.Certificate
 		}
-		out = append(out, newItem(&l.pairDir, l.decision, cert, c.now))
+		out = append(out, l.item(cert, c.now))
 	}
 	for i := range out {
 		if d := &out[i]; dryRun && d.Action != Kept {
@@ -414,11 +402,11 @@ func (c *chain) items(dryRun bool) []Item {
 	return out
 }
 
-func newItem(dir *pairDir, d decision, cert *x509.Certificate, now time.Time) Item {
-	return Item{
-		Name: dir.name, Path: dir.path(), Action: d.action, Reason: d.reason, Notes: d.notes,
-		// Only a CA's decision can change trust, and only by replacing it.
-		TrustChanged: cert.IsCA && d.action == Replaced,
-		Certificate:  new(Describe(cert, now)),
-	}
+// item completes what was decided about the pair with what it is now.
+func (d *pairDir) item(cert *x509.Certificate, now time.Time) Item {
+	out := d.decision
+	out.Name, out.Path, out.Certificate = d.name, d.path(), new(Describe(cert, now))
+	// Only a CA's decision can change trust, and only by replacing it.
+	out.TrustChanged = cert.IsCA && out.Action == Replaced
+	return out
 }

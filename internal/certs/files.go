@@ -81,10 +81,7 @@ func WriteFiles(dir string, files Files) error {
 	if err := switchTo(dir, version, err); err != nil {
 		return err
 	}
-	if err := removeKey(dir, files); err != nil {
-		return err
-	}
-	return removeOld(dir, version)
+	return errors.Join(removeKey(dir, files), removeOld(dir, version))
 }
 
 // removeKey removes the key of a certificate that came without one: it is that of another certificate.
@@ -123,18 +120,10 @@ func writeVersion(dir string, files Files) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make directory: %w", err)
 	}
-	write := func() error {
-		for name, f := range files {
-			if err := writeFile(filepath.Join(path, name), f); err != nil {
-				return err
-			}
-		}
-		if err := os.Chmod(path, dirMode); err != nil {
-			return fmt.Errorf("set mode: %w", err)
-		}
-		return syncDir(path)
+	for name, f := range files {
+		err = errors.Join(err, writeFile(filepath.Join(path, name), f))
 	}
-	if err := write(); err != nil {
+	if err := errors.Join(err, os.Chmod(path, dirMode), syncDir(path)); err != nil {
 		return "", errors.Join(err, os.RemoveAll(path))
 	}
 	return filepath.Base(path), nil
@@ -147,13 +136,7 @@ func writeFile(path string, file File) error {
 		return fmt.Errorf("create file: %w", err)
 	}
 	_, err = f.Write(file.Data)
-	if err == nil {
-		err = f.Chmod(file.Mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(file.Mode), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
@@ -253,10 +236,8 @@ func makeDir(dir string) error {
 	}
 	if err := os.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make directory: %w", err)
-	} else if err == nil {
-		return syncDir(parent)
 	}
-	return nil
+	return syncDir(parent)
 }
 
 // syncDir stores the names in a directory, as fsync of a file stores its content. Windows cannot do that.
@@ -277,17 +258,12 @@ func syncDir(dir string) error {
 // CreateFile makes a file in one step, complete or not at all. A file that is there already with the same bytes gets
 // the mode; one with other bytes is refused with *RefusedError, since nobody knows what would be lost with it.
 func CreateFile(path string, file File) error {
-	found, err := os.ReadFile(path)
-	if err == nil && !bytes.Equal(found, file.Data) {
+	switch found, err := os.ReadFile(path); {
+	case err == nil && bytes.Equal(found, file.Data):
+		return os.Chmod(path, file.Mode)
+	case err == nil:
 		return &RefusedError{Path: path, Reason: "expected no file, found one with other content; move it away, or choose another path"}
-	}
-	if err == nil {
-		if err := os.Chmod(path, file.Mode); err != nil {
-			return fmt.Errorf("set mode: %w", err)
-		}
-		return nil
-	}
-	if !errors.Is(err, os.ErrNotExist) {
+	case !errors.Is(err, os.ErrNotExist):
 		return &RefusedError{Path: path, Reason: fmt.Sprintf("expected no file, found one that cannot be read: %v", errors.Unwrap(err))}
 	}
 	dir := filepath.Dir(path)

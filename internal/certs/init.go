@@ -5,6 +5,7 @@ package certs
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -106,12 +107,7 @@ func Init(ctx context.Context, opts InitOptions) (*Report, error) {
 	return Locked(ctx, opts.store(), func() (*Report, error) { return initLocked(chains, opts) })
 }
 
-func (o InitOptions) store() Store {
-	if o.Store != nil {
-		return o.Store
-	}
-	return Dir(o.Dir)
-}
+func (o InitOptions) store() Store { return cmp.Or(o.Store, Store(Dir(o.Dir))) }
 
 // Locked runs do while it holds the store's lock, for which it waits up to 5 s.
 func Locked[T any](ctx context.Context, store Store, do func() (T, error)) (out T, err error) {
@@ -180,25 +176,24 @@ func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 	var out []*chain
 	now := clock(o.Now)()
 	for _, def := range cas {
-		c := &chain{now: now, ca: authority{pairDir: o.dir(def.dir)}}
-		if def.set == setServing {
-			c.remote = o.Signer
-		}
+		c := &chain{now: now, ca: authority{pairDir: pairDir{store: o.store(), name: def.dir}}}
 		for _, l := range def.leaves {
 			want, err := l.want(&o)
 			errs = append(errs, err)
-			want.keyType, want.lifetime = o.KeyType, cmp.Or(o.Lifetime, l.lifetime)
-			c.leaves = append(c.leaves, &leaf{pairDir: o.dir(l.dir), want: want, afterwards: l.afterwards})
+			want.keyType, want.lifetime = o.KeyType, cmp.Or(o.Lifetime, def.lifetime)
+			c.leaves = append(c.leaves, &leaf{pairDir: pairDir{store: o.store(), name: l.dir}, want: want, afterwards: l.afterwards})
 		}
-		c.ca.options = def.options(&o, c.leaves[0].want)
-		c.ca.options.KeyType, c.ca.options.Now = o.KeyType, func() time.Time { return now }
+		c.ca.options = CAOptions{
+			Name: def.dir, Usage: x509.ExtKeyUsageClientAuth, MutualTLS: def.mutual, KeyType: o.KeyType, Now: func() time.Time { return now },
+		}
+		if ca, serving := &c.ca.options, c.leaves[0].want; def.set == setServing {
+			ca.Name, ca.Usage = o.Service.Name+"-serving-ca", x509.ExtKeyUsageServerAuth
+			ca.PermittedDNS, ca.PermittedIPs = serving.dnsNames, toStrings(serving.ips)
+			c.remote = o.Signer
+		}
 		out = append(out, c)
 	}
 	return out, errors.Join(errs...)
-}
-
-func (o InitOptions) dir(name string) pairDir {
-	return pairDir{store: o.store(), name: name}
 }
 
 // validateCommon checks what belongs to no set.
@@ -224,8 +219,8 @@ func (o InitOptions) validateCommon() error {
 
 // servingNames are those of the Service and those that were asked for besides.
 func servingNames(o *InitOptions) (spec, error) {
-	dns, dnsErr := parseDNSNames("dns", o.DNSNames)
-	_, ipErr := parseIPs("ip", o.IPs)
+	dns, dnsErr := parseAll("dns", o.DNSNames, normalizeDNSName)
+	_, ipErr := parseAll("ip", o.IPs, parseIP)
 	if err := errors.Join(o.Service.Validate(), dnsErr, ipErr); err != nil {
 		return spec{}, err
 	}

@@ -12,7 +12,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -49,8 +48,7 @@ func (p KeyPair) GoString() string { return p.String() }
 
 // Fingerprint returns the SHA-256 of the certificate's DER in lower-case hexadecimal.
 func Fingerprint(cert *x509.Certificate) string {
-	sum := sha256.Sum256(cert.Raw)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(cert.Raw))
 }
 
 // EncodePrivateKey returns the key as PKCS#8 PEM, the form that client-go and OpenSSL read for every algorithm.

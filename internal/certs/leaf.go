@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -63,10 +64,9 @@ func (o ServingOptions) spec() (spec, error) { return o.specFor("dns", "ip") }
 
 // specFor calls the names by the options that hold them.
 func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
-	dns, dnsErr := parseDNSNames(dnsField, o.DNSNames)
-	ips, ipErr := parseIPs(ipField, o.IPs)
-	lifetime, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, o.AllowLongLived)
-	if err := errors.Join(dnsErr, ipErr, lifeErr, o.KeyType.validate()); err != nil {
+	dns, dnsErr := parseAll(dnsField, o.DNSNames, normalizeDNSName)
+	ips, ipErr := parseAll(ipField, o.IPs, parseIP)
+	if err := errors.Join(dnsErr, ipErr, ValidateLeaf(o.Lifetime, o.KeyType, o.AllowLongLived)); err != nil {
 		return spec{}, err
 	}
 	if len(dns)+len(ips) == 0 {
@@ -75,7 +75,7 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 	}
 	return spec{
 		commonName: servingCommonName(dns, ips), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth,
-		lifetime: lifetime, keyType: o.KeyType,
+		lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType,
 	}, nil
 }
 
@@ -109,11 +109,10 @@ func (o ClientOptions) spec() (spec, error) {
 		}
 		return group, checkSubject(group)
 	})
-	lifetime, lifeErr := checkLifetime(o.Lifetime, LeafLifetime, o.AllowLongLived)
-	if err := errors.Join(userErr, groupErr, lifeErr, o.KeyType.validate()); err != nil {
+	if err := errors.Join(userErr, groupErr, ValidateLeaf(o.Lifetime, o.KeyType, o.AllowLongLived)); err != nil {
 		return spec{}, err
 	}
-	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth, lifetime: lifetime, keyType: o.KeyType}, nil
+	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth, lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType}, nil
 }
 
 // checkSubject returns what is wrong with a part of a subject, or "".
@@ -162,7 +161,13 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 	if ca.Certificate.NotAfter.Before(s.notAfter) {
 		s.notAfter = ca.Certificate.NotAfter
 	}
-	cert, err := ca.sign(s, request, now)
+	var cert *x509.Certificate
+	var err error
+	if ca.remote != nil {
+		cert, err = ca.remote.sign(s, request, ca.Certificate, now)
+	} else {
+		cert, err = sign(s, request, ca.KeyPair)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("issue certificate for %s: %w", s.commonName, err)
 	}
@@ -170,13 +175,6 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 		return nil, fmt.Errorf("verify certificate for %s: %w", s.commonName, err)
 	}
 	return cert, nil
-}
-
-func (ca *CA) sign(s spec, request *x509.CertificateRequest, now time.Time) (*x509.Certificate, error) {
-	if ca.remote != nil {
-		return ca.remote.sign(s, request, ca.Certificate, now)
-	}
-	return sign(s, request, ca.KeyPair)
 }
 
 // verify does what the certificate's peers will: kube-aggregator asks for server authentication and one DNS name,

@@ -45,9 +45,14 @@ func (s Service) Validate() error {
 		{"service", s.Name, "widgets"},
 		{"namespace", s.Namespace, "demo"},
 	} {
-		if reason := checkLabel(l.value); reason != "" {
-			errs = append(errs, &InvalidError{l.field, l.value, reason + ", such as " + l.example})
+		if isLabel(l.value) {
+			continue
 		}
+		reason := "expected an RFC 1123 label (at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit)"
+		if l.value == "" {
+			reason += ", found nothing; set it"
+		}
+		errs = append(errs, &InvalidError{l.field, l.value, reason + ", such as " + l.example})
 	}
 	if s.ClusterDomain != "" {
 		if _, reason := normalizeDNSName(s.ClusterDomain); reason != "" {
@@ -59,23 +64,11 @@ func (s Service) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	_, err := parseDNSNames("service", s.DNSNames())
+	_, err := parseAll("service", s.DNSNames(), normalizeDNSName)
 	return err
 }
 
 func isLabel(s string) bool { return len(s) <= maxLabelLength && label.MatchString(s) }
-
-// checkLabel returns what is wrong with the name of a Service or namespace, or "".
-func checkLabel(s string) string {
-	if isLabel(s) {
-		return ""
-	}
-	const want = "expected an RFC 1123 label (at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit)"
-	if s == "" {
-		return want + ", found nothing; set it"
-	}
-	return want
-}
 
 // normalizeDNSName lowers s and checks it as the host name in a certificate. It returns what is wrong, or "".
 //
@@ -141,14 +134,6 @@ func parseAll[T comparable](field string, values []string, parse func(string) (T
 		}
 	}
 	return out, errors.Join(errs...)
-}
-
-func parseDNSNames(field string, names []string) ([]string, error) {
-	return parseAll(field, names, normalizeDNSName)
-}
-
-func parseIPs(field string, addresses []string) ([]netip.Addr, error) {
-	return parseAll(field, addresses, parseIP)
 }
 
 // parseIP returns the address, and what is wrong with it, or "".

@@ -21,7 +21,7 @@ func TestDNSNames(t *testing.T) {
 		"1a.svc":             "1a.svc",
 		label63 + ".x":       label63 + ".x",
 	} {
-		got, err := parseDNSNames("dns", []string{in})
+		got, err := parseAll("dns", []string{in}, normalizeDNSName)
 		if err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("%s: got %q, %v; want %q", in, got, err, want)
 		}
@@ -50,13 +50,13 @@ func TestDNSNames(t *testing.T) {
 		label63 + "a.svc":               "at most 63",
 		strings.Repeat("a.", 127) + "a": "more than 253",
 	} {
-		_, err := parseDNSNames("dns", []string{in})
+		_, err := parseAll("dns", []string{in}, normalizeDNSName)
 		wantError(t, err, want)
 	}
 }
 
 func TestIPs(t *testing.T) {
-	got, err := parseIPs("ip", []string{"10.0.0.1", "::ffff:10.0.0.1", "FD00::0:1", "10.0.0.1"})
+	got, err := parseAll("ip", []string{"10.0.0.1", "::ffff:10.0.0.1", "FD00::0:1", "10.0.0.1"}, parseIP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestIPs(t *testing.T) {
 		"": "such as 10.0.0.1", "10.0.0.1:443": "port", "10.0.0.0/24": "prefix", "[::1]": "brackets", "localhost": "--dns",
 		"fe80::1%eth0": "zone", "0.0.0.0": "unspecified", "::": "unspecified", "010.0.0.1": "such as",
 	} {
-		_, err := parseIPs("ip", []string{in})
+		_, err := parseAll("ip", []string{in}, parseIP)
 		wantError(t, err, want)
 	}
 }

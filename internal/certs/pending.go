@@ -43,14 +43,14 @@ func Request(ctx context.Context, opts InitOptions, name string) (*Report, error
 
 func request(l *leaf, out string) (*Report, error) {
 	dir := l.file(PendingDir)
-	decision := decision{action: Made, reason: "there was none"}
+	item := Item{Name: l.name, Path: filepath.Join(dir, RequestFile), Action: Made, Reason: "there was none"}
 	csr, err := usablePending(dir, l.want)
 	switch {
 	case csr != nil:
-		decision.action, decision.reason = Kept, "a request for the same was pending"
+		item.Action, item.Reason = Kept, "a request for the same was pending"
 	case err != nil:
-		decision.action, decision.reason = Replaced, err.Error()
-		decision.note("a certificate for the request before this one will not be accepted: its key is gone")
+		item.Action, item.Reason = Replaced, err.Error()
+		item.note("a certificate for the request before this one will not be accepted: its key is gone")
 	}
 	if csr == nil {
 		if csr, err = makePending(dir, l.want); err != nil {
@@ -58,15 +58,13 @@ func request(l *leaf, out string) (*Report, error) {
 		}
 	}
 	if _, err := os.Stat(l.file(CertFile)); err == nil {
-		decision.note("the pair in %s stays in use until the new certificate is accepted", l.path())
+		item.note("the pair in %s stays in use until the new certificate is accepted", l.path())
 	}
-	report := NewReport("RequestReport", Item{
-		Name: l.name, Path: filepath.Join(dir, RequestFile), Action: decision.action, Reason: decision.reason, Notes: decision.notes,
-		Request: &RequestInfo{
-			Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
-			ExtKeyUsages: extKeyUsageNames(l.want.extKeyUsages(), nil), KeyType: keyType(csr.PublicKey),
-		},
-	})
+	item.Request = &RequestInfo{
+		Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
+		ExtKeyUsages: extKeyUsageNames(l.want.extKeyUsages(), nil), KeyType: keyType(csr.PublicKey),
+	}
+	report := NewReport("RequestReport", item)
 	report.Next = []string{
 		"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " + grants(l.want),
 		"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
@@ -217,22 +215,22 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := readCertificate(opts.CertFile)
+	cert, err := ReadCertificateFile(opts.CertFile)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.checkAccepted(cert, ca, csr, opts); err != nil {
 		return nil, err
 	}
-	if c.ca.decision.action = Kept; !c.ca.certSeen {
-		c.ca.decision.action = Made
+	if c.ca.decision.Action = Kept; !c.ca.certSeen {
+		c.ca.decision.Action = Made
 	}
 	c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: ca, CertPEM: Bundle{ca}.PEM()}}
-	l.decision = decision{action: Made, reason: "it is what was asked for, and " + ca.Subject.String() + " signed it", reuse: true}
+	l.decision = Item{Action: Made, Reason: "it is what was asked for, and " + ca.Subject.String() + " signed it"}
 	if l.certSeen {
-		l.decision.action = Replaced
+		l.decision.Action = Replaced
 	}
-	l.cert, l.key = cert, key
+	l.cert, l.key, l.reuse = cert, key, true
 	if err := c.issueLeaves(); err != nil {
 		return nil, err
 	}
@@ -242,7 +240,7 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	if err := os.RemoveAll(pending); err != nil {
 		return nil, fmt.Errorf("remove pending request: %w", err)
 	}
-	report := NewReport("AcceptReport", newItem(&l.pairDir, l.decision, cert, c.now))
+	report := NewReport("AcceptReport", l.item(cert, c.now))
 	report.Next = []string{"certgen verify " + l.path()}
 	return report, nil
 }
@@ -261,7 +259,7 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 	case caFile == "":
 		return found.cert, nil
 	}
-	given, err := readCertificate(caFile)
+	given, err := ReadCertificateFile(caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -297,17 +295,4 @@ func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateR
 			"ask for less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
 	}
 	return errors.Join(errs...)
-}
-
-// readCertificate reads a file with exactly one certificate.
-func readCertificate(path string) (*x509.Certificate, error) {
-	b, err := ReadBundle(path)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := b.single()
-	if err != nil {
-		return nil, &RefusedError{Path: path, Reason: err.Error()}
-	}
-	return cert, nil
 }

@@ -83,7 +83,7 @@ func TestRequestAndAccept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := chains[0].plan(false); err != nil || chains[0].leaves[0].decision.action != Kept {
+			if err := chains[0].plan(false); err != nil || chains[0].leaves[0].decision.Action != Kept {
 				t.Errorf("Init would find %v and %+v, want the leaf kept", err, chains[0].leaves[0].decision)
 			}
 		})

@@ -2,10 +2,7 @@
 
 package certs
 
-import (
-	"crypto/x509"
-	"time"
-)
+import "time"
 
 // The sets that Init makes besides the serving set, which it always makes.
 const (
@@ -32,20 +29,22 @@ const (
 // konnectivityLifetime is longer than LeafLifetime because nothing in konnectivity reloads: each renewal is a restart.
 const konnectivityLifetime = 365 * 24 * time.Hour
 
+const restartServers = "konnectivity reads it only when it starts: restart konnectivity's servers"
+
 // caDef is one CA of a set, leafDef one leaf of it. The table below is all that says which pairs there are: Init and its
 // report follow it, and the help of certgen says the same.
 type (
 	caDef struct {
-		set     string
-		dir     string
-		options func(o *InitOptions, first spec) CAOptions // first is what the first leaf must be
-		leaves  []leafDef
-		next    []string // commands for the report, with DIR for the directory
+		set      string
+		dir      string
+		mutual   bool // it has both usages
+		leaves   []leafDef
+		lifetime time.Duration // of leaves, unless the options say otherwise
+		next     []string      // commands for the report, with DIR for the directory
 	}
 	leafDef struct {
 		dir        string
 		want       func(o *InitOptions) (spec, error) // names and usage; Init adds lifetime and key type
-		lifetime   time.Duration                      // unless the options say otherwise
 		afterwards string                             // what to do once it was replaced, for the report
 	}
 )
@@ -68,37 +67,27 @@ var (
 
 var cas = []caDef{
 	{
-		set: setServing, dir: ServingCADir, next: nextServing,
-		options: func(o *InitOptions, serving spec) CAOptions {
-			return CAOptions{
-				Name: o.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth,
-				PermittedDNS: serving.dnsNames, PermittedIPs: toStrings(serving.ips),
-			}
-		},
-		leaves: []leafDef{{dir: ServingDir, want: servingNames, lifetime: LeafLifetime}},
+		set: setServing, dir: ServingCADir, lifetime: LeafLifetime, next: nextServing,
+		leaves: []leafDef{{dir: ServingDir, want: servingNames}},
 	},
 	{
-		set: SetFrontProxy, dir: FrontProxyCADir, next: nextFrontProxy, options: newCAOptions(FrontProxyCADir, false),
-		leaves: []leafDef{{dir: FrontProxyClientDir, want: client(FrontProxyUser), lifetime: LeafLifetime}},
+		set: SetFrontProxy, dir: FrontProxyCADir, lifetime: LeafLifetime, next: nextFrontProxy,
+		leaves: []leafDef{{dir: FrontProxyClientDir, want: client(FrontProxyUser)}},
 	},
 	// Two CAs, because the konnectivity server takes any client certificate of a CA: an agent must not pass for
 	// kube-apiserver. Each has both usages, because both ends of its connections come from it.
 	{
-		set: SetKonnectivity, dir: KonnectivityServerCADir, next: nextKonnectivity, options: newCAOptions(KonnectivityServerCADir, true),
+		set: SetKonnectivity, dir: KonnectivityServerCADir, mutual: true, lifetime: konnectivityLifetime, next: nextKonnectivity,
 		leaves: []leafDef{
-			{dir: KonnectivityServerDir, want: konnectivityServer,
-				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
-			{dir: KonnectivityAPIServerClientDir, want: client(KonnectivityAPIServerClientDir),
-				lifetime: konnectivityLifetime, afterwards: "kube-apiserver reads it only when it starts: restart kube-apiserver"},
+			{KonnectivityServerDir, konnectivityServer, restartServers},
+			{KonnectivityAPIServerClientDir, client(KonnectivityAPIServerClientDir), "kube-apiserver reads it only when it starts: restart kube-apiserver"},
 		},
 	},
 	{
-		set: SetKonnectivity, dir: KonnectivityAgentCADir, options: newCAOptions(KonnectivityAgentCADir, true),
+		set: SetKonnectivity, dir: KonnectivityAgentCADir, mutual: true, lifetime: konnectivityLifetime,
 		leaves: []leafDef{
-			{dir: KonnectivityAgentServerDir, want: konnectivityAgentServer,
-				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart konnectivity's servers"},
-			{dir: KonnectivityAgentDir, want: client(KonnectivityAgentDir),
-				lifetime: konnectivityLifetime, afterwards: "konnectivity reads it only when it starts: restart the agents"},
+			{KonnectivityAgentServerDir, konnectivityAgentServer, restartServers},
+			{KonnectivityAgentDir, client(KonnectivityAgentDir), "konnectivity reads it only when it starts: restart the agents"},
 		},
 	},
 }
@@ -115,12 +104,6 @@ func Leaves() []string {
 		}
 	}
 	return names
-}
-
-func newCAOptions(name string, mutual bool) func(*InitOptions, spec) CAOptions {
-	return func(*InitOptions, spec) CAOptions {
-		return CAOptions{Name: name, Usage: x509.ExtKeyUsageClientAuth, MutualTLS: mutual}
-	}
 }
 
 func client(user string) func(*InitOptions) (spec, error) {

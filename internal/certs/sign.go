@@ -62,8 +62,7 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	now := clock(opts.Now)()
-	ca, err := ReadCA(opts.CA, func() time.Time { return now })
+	ca, err := ReadCA(opts.CA, opts.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +76,11 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err := CreateFile(opts.Out, File{Bundle{cert}.PEM(), certMode}); err != nil {
 		return nil, err
 	}
-	d := decision{action: Made, reason: "asked for by " + opts.RequestFile}
+	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "asked for by " + opts.RequestFile, Certificate: new(Describe(cert, ca.now()))}
 	if cert.NotAfter.Equal(ca.Certificate.NotAfter) {
-		d.note("it ends with its CA: rotate the CA before that")
+		item.note("it ends with its CA: rotate the CA before that")
 	}
-	report := NewReport("SignReport", Item{Name: s.commonName, Path: opts.Out, Action: d.action, Reason: d.reason, Notes: d.notes, Certificate: new(Describe(cert, now))})
+	report := NewReport("SignReport", item)
 	report.Next = []string{"certgen verify " + opts.Out}
 	return report, nil
 }

@@ -60,7 +60,7 @@ func TestSignFillsIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cert, err := readCertificate(opts.Out)
+			cert, err := ReadCertificateFile(opts.Out)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"encoding/asn1"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"math/big"
 	"net"
 	"net/netip"
@@ -102,26 +101,26 @@ func mismatch(what string, want, got any) []string {
 
 // unexpectedExtensions guards against extensions that a CSR or a profile's default might slip in.
 func (s spec) unexpectedExtensions(cert *x509.Certificate) []string {
-	known := map[string]bool{
-		"2.5.29.14": true, // subject key identifier
-		"2.5.29.15": true, // key usage
-		"2.5.29.19": true, // basic constraints
-		"2.5.29.35": true, // authority key identifier
-		"2.5.29.37": true, // extended key usage
+	known := []string{
+		"2.5.29.14", // subject key identifier
+		"2.5.29.15", // key usage
+		"2.5.29.19", // basic constraints
+		"2.5.29.35", // authority key identifier
+		"2.5.29.37", // extended key usage
 	}
 	if len(s.dnsNames)+len(s.ips) > 0 {
-		known["2.5.29.17"] = true // subject alternative name
+		known = append(known, "2.5.29.17") // subject alternative name
 	}
 	if s.constraints != nil {
-		known[oidNameConstraints.String()] = true
+		known = append(known, oidNameConstraints.String())
 	}
-	found := map[string]bool{}
+	var found []string
 	for _, ext := range cert.Extensions {
-		if oid := ext.Id.String(); !known[oid] {
-			found[oid] = true
+		if oid := ext.Id.String(); !slices.Contains(known, oid) {
+			found = append(found, oid)
 		}
 	}
-	return slices.Sorted(maps.Keys(found))
+	return found
 }
 
 // checkIssued compares a freshly signed certificate with all that was asked. issuer is cert itself for a root.

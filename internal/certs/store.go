@@ -72,11 +72,8 @@ func (d Dir) Lock(ctx context.Context) (func() error, error) {
 	if err == nil {
 		return lock.Close, nil
 	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, &RefusedError{Path: path, Reason: "expected to be alone, found another certgen at work in this directory; run this one again when it has ended"}
-	case errors.Is(err, context.Canceled):
-		return nil, fmt.Errorf("wait for %s: %w", path, err)
 	}
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
@@ -231,7 +228,7 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 	return d.cert, nil
 }
 
-// pairDir is a pair's set of files and what was found in it. A file that is missing leaves its fields empty; one that
+// pairDir is a pair's set of files, what was found in it and what is done about it. A file that is missing leaves its fields empty; one that
 // cannot be parsed leaves its error.
 type pairDir struct {
 	store Store
@@ -243,6 +240,8 @@ type pairDir struct {
 	bundle            Bundle
 	certErr, keyErr   error
 	notes             []string
+
+	decision Item // what to do, and why
 }
 
 func (d *pairDir) path() string            { return d.store.Path(d.name) }
