@@ -96,7 +96,7 @@ func TestCommands(t *testing.T) {
 	stdout, stderr = certgen(t, e, 1, append(endings, "--fail-within=100d", "-o=json")...)
 	match(t, stderr, `^certgen: endpoint localhost:\d+: endpoint localhost:\d+ due, end is at .*; renew it: certgen renew, or certgen rotate serving$`)
 	var ends verify.ExpirationReport
-	if err := json.Unmarshal([]byte(stdout), &ends); err != nil || ends.Kind != "ExpirationReport" || ends.Summary.Due != 2 || ends.Certificates[0].Source != "endpoint" {
+	if err := json.Unmarshal([]byte(stdout), &ends); err != nil || ends.Kind != "ExpirationReport" || ends.Summary[verify.StateDue] != 2 || ends.Certificates[0].Source != "endpoint" {
 		t.Errorf("got %+v, %v; want the endpoint and the Secret due", ends, err)
 	}
 	// An address where nobody listens is no reason to believe that all is well.

@@ -2,67 +2,65 @@
 
 package verify
 
-import "slices"
-
 // Renew says how a certificate in a file is renewed.
 const Renew = "certgen init, or for a pair beside a kubeconfig certgen konnectivity kubeconfig"
 
 // checks is all that can be found in files. Findings of C01 to C14 are about a certificate, F01 to F04 about a file.
 var checks = []Check[*target]{
-	{Rule{"C01", []Severity{Error, Info},
+	NewCheck("C01", certified(checkChain),
 		"the verifier of its peers refuses the certificate: no trusted CA signed it",
-		"give the peers the CA that signed it (ca.crt), or have it signed by the CA that they trust: certgen init"}, certified(checkChain)},
-	{Rule{"C02", []Severity{Error},
+		"give the peers the CA that signed it (ca.crt), or have it signed by the CA that they trust: certgen init", Error, Info),
+	NewCheck("C02", certified(checkUsage),
 		"certificate or CA lacks the extended key usage: serverAuth for servers, clientAuth for clients",
-		"issue it again with that one usage: certgen init"}, certified(checkUsage)},
-	{Rule{"C03", []Severity{Warning},
+		"issue it again with that one usage: certgen init"),
+	NewCheck("C03", certified(checkBothUsages),
 		"a leaf may be used as server and as client, so who steals the server's key can act as a client",
-		"make one certificate for each: certgen init"}, certified(checkBothUsages)},
-	{Rule{"C04", []Severity{Error, Info},
+		"make one certificate for each: certgen init", Warning),
+	NewCheck("C04", certified(checkServerName),
 		"a serving certificate lacks the DNS name <service>.<namespace>.svc, the only one that kube-aggregator asks for",
-		"issue it again with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR"}, certified(checkServerName)},
-	{Rule{"C05", []Severity{Warning},
+		"issue it again with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR", Error, Info),
+	NewCheck("C05", certified(checkOddNames),
 		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an empty name",
-		"issue it again with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS"}, certified(checkOddNames)},
-	{Rule{"C06", []Severity{Error},
+		"issue it again with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS", Warning),
+	NewCheck("C06", certified(checkKeyMatches),
 		"the key is not the key of the certificate; servers refuse to load the pair",
-		"put back the key that belongs to the certificate, or issue both again: certgen init"}, certified(checkKeyMatches)},
-	{Rule{"C07", []Severity{Error, Warning},
+		"put back the key that belongs to the certificate, or issue both again: certgen init"),
+	NewCheck("C07", certified(checkValidity),
 		"expired, not yet valid, or due: less than 30 days and less than a third of its life are left",
-		"renew it: " + Renew}, certified(checkValidity)},
-	{Rule{"C08", []Severity{Warning},
+		"renew it: "+Renew, Error, Warning),
+	NewCheck("C08", certified(checkOutlivesCA),
 		"the certificate outlives its CA; it will be refused earlier than it says",
-		"rotate the CA before it ends; certgen init issues no leaf that ends after its CA"}, certified(checkOutlivesCA)},
-	{Rule{"C09", []Severity{Error, Warning},
+		"rotate the CA before it ends; certgen init issues no leaf that ends after its CA", Warning),
+	NewCheck("C09", certified(checkKeyStrength),
 		"weak key (RSA below 2048 bits, ECDSA below 256 bits), or a kind of key that parts of the field refuse (Ed25519)",
-		"issue it again with an ECDSA P-256 key: certgen init"}, certified(checkKeyStrength)},
-	{Rule{"C10", []Severity{Error, Warning},
+		"issue it again with an ECDSA P-256 key: certgen init", Error, Warning),
+	NewCheck("C10", certified(checkSignatureAlgorithm),
 		"signed with SHA-1 or MD5, which Go refuses; a warning on a root, whose signature nobody checks",
-		"have it signed again with SHA-256: certgen init"}, certified(checkSignatureAlgorithm)},
-	{Rule{"C11", []Severity{Error},
+		"have it signed again with SHA-256: certgen init", Error, Warning),
+	NewCheck("C11", certified(checkLeafIsCA),
 		"a leaf says that it is a CA (CA:TRUE), so its key can sign certificates for any name",
-		"issue it again as a leaf: certgen init"}, certified(checkLeafIsCA)},
-	{Rule{"C12", []Severity{Error},
+		"issue it again as a leaf: certgen init"),
+	NewCheck("C12", certified(checkAuthority),
 		"a CA does not say that it is one (CA:TRUE with the key usage keyCertSign), so nothing that it signed is accepted",
-		"issue the CA again and have its leaves signed again: certgen init --allow-new-ca"}, certified(checkAuthority)},
-	{Rule{"C13", []Severity{Error},
+		"issue the CA again and have its leaves signed again: certgen init --allow-new-ca"),
+	NewCheck("C13", certified(checkPathLength),
 		"more CAs are between root and leaf than the root's path length allows",
-		"have the leaf signed by the root itself, or make a root with a greater path length"}, certified(checkPathLength)},
-	{Rule{"C14", []Severity{Error, Info},
+		"have the leaf signed by the root itself, or make a root with a greater path length"),
+	NewCheck("C14", certified(checkNameConstraints),
 		"the CA's name constraints forbid a name of the certificate; as info, a serving CA has none and can vouch for any host",
-		"leave the name out, or make a CA for it: certgen init --allow-new-ca"}, certified(checkNameConstraints)},
-	{Rule{"F01", []Severity{Error, Warning},
+		"leave the name out, or make a CA for it: certgen init --allow-new-ca", Error, Info),
+	NewCheck("F01", checkKeyMode,
 		"others than its owner can read or change a private key; a warning when it is only readable by its group",
-		"chmod 600 FILE"}, checkKeyMode},
-	{Rule{"F02", []Severity{Error},
+		"chmod 600 FILE", Error, Warning),
+	NewCheck("F02", checkReadable,
 		"a file is missing, or the user who runs certgen cannot read it",
-		"put the file back, or allow reading it"}, checkReadable},
-	{Rule{"F03", []Severity{Info},
+		"put the file back, or allow reading it"),
+	NewCheck("F03", checkAtomicLayout,
 		"certificate and key are plain files, so a server that reloads may see one of them new and the other old",
-		"have certgen write them, which links them when it renews them, or mount them from a Secret; both switch them together"}, checkAtomicLayout},
-	{Rule{"F04", []Severity{Error, Warning},
+		"have certgen write them, which links them when it renews them, or mount them from a Secret; both switch them together", Info),
+	NewCheck("F04", checkPEM,
 		"not the plain PEM that all readers take: damaged, encrypted or foreign blocks, CRLF, text after the last block",
-		"rewrite the file as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else"}, checkPEM},
+		"rewrite the file as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else", Error, Warning),
 	{AllowedName, certified(checkAllowedName)},
 }
 
@@ -84,10 +82,3 @@ func certified(find func(*target) []Finding) func(*target) []Finding {
 
 // Rules returns the rules of all checks of files, in the order of their IDs.
 func Rules() []Rule { return RulesOf(checks) }
-
-// expiryChecks are those that a report of ends shows.
-func expiryChecks() []Check[*target] {
-	return slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool {
-		return c.ID != "C07" && c.ID != "C08"
-	})
-}

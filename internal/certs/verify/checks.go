@@ -118,7 +118,10 @@ func checkNameConstraints(t *target) []Finding {
 }
 
 func checkAllowedName(t *target) []Finding {
-	allowed := t.opts.allowedNames()
+	allowed := t.opts.AllowedNames
+	if allowed == nil {
+		allowed = []string{certs.FrontProxyUser}
+	}
 	if t.purpose != FrontProxy || len(allowed) == 0 || slices.Contains(allowed, t.leaf.Subject.CommonName) {
 		return nil
 	}

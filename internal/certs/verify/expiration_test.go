@@ -34,7 +34,7 @@ func mustExpireWithin(t *testing.T, opts ExpirationOptions, paths ...string) *Ex
 
 // failed tells whether anything is due, expired or in error.
 func failed(r *ExpirationReport) bool {
-	return r.Summary.Due+r.Summary.Expired+r.Summary.Error > 0
+	return r.Summary[StateDue]+r.Summary[StateExpired]+r.Summary[StateError] > 0
 }
 
 func TestExpirationStates(t *testing.T) {
@@ -96,12 +96,15 @@ func TestExpirationRotation(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if want := (ExpirationSummary{OK: 5}); r.Summary != want {
-		t.Errorf("got %+v, want %+v", r.Summary, want)
+	all := func(ok, expired int) map[State]int {
+		return map[State]int{StateOK: ok, StateWarn: 0, StateDue: 0, StateExpired: expired, StateError: 0}
+	}
+	if diff := cmp.Diff(all(5, 0), r.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 	// The retiring CA ends first, then the leaves.
-	if want, got := (ExpirationSummary{OK: 2, Expired: 3}), mustExpire(t, epoch.Add(101*day), dir).Summary; got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	if diff := cmp.Diff(all(2, 3), mustExpire(t, epoch.Add(101*day), dir).Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 }
 
@@ -114,7 +117,7 @@ func TestExpirationMissing(t *testing.T) {
 	f.writePlain(dir, files{"sa.key": {Data: f.serving.KeyPEM, Mode: 0o600}})
 	r := mustExpire(t, epoch, filepath.Join(dir, "serving", "tls.key"), dir)
 	// A ca.crt without a certificate beside it is a certificate file of its own; its CA is listed as a CA.
-	if len(r.Certificates) != 2 || r.Summary.Error != 2 || !failed(r) {
+	if len(r.Certificates) != 2 || r.Summary[StateError] != 2 || !failed(r) {
 		t.Fatalf("got %+v, want two errors", r)
 	}
 	if e := r.Certificates[0]; !e.Missing || e.NotAfter != nil || e.Findings[0].ID != "F02" {

@@ -68,7 +68,7 @@ func TestExpirationsOf(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s left (-want +got):\n%s", left, diff)
 		}
-		if !failed(r) || r.Summary.Error != 1 {
+		if !failed(r) || r.Summary[StateError] != 1 {
 			t.Errorf("%s left: got %+v, want one error", left, r.Summary)
 		}
 	}

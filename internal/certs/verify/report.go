@@ -23,13 +23,6 @@ type Options struct {
 	Now        time.Time
 }
 
-func (o Options) allowedNames() []string {
-	if o.AllowedNames == nil {
-		return []string{certs.FrontProxyUser}
-	}
-	return o.AllowedNames
-}
-
 // Report says what was checked and what was found.
 type Report struct {
 	APIVersion  string    `json:"apiVersion"`
