@@ -21,7 +21,6 @@ import (
 func newApplyCommand(env environment) *cobra.Command {
 	var opts apply.Options
 	var target cluster.Options
-	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "apply --dir DIR --service NAME --namespace NAMESPACE [--secret NAME]",
 		Short: "Bring the serving certificate and its CAs into a cluster",
@@ -52,7 +51,7 @@ Exit codes:
   certgen apply --dir pki --service widgets --namespace demo --force-conflicts`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := open(env, target, format.Validate(), opts.Validate())
+			c, err := open(env, target, env.format.Validate(), opts.Validate())
 			if err != nil {
 				return err
 			}
@@ -62,7 +61,7 @@ Exit codes:
 				}
 				return err
 			}
-			do := func(ctx context.Context) error { return planAndApply(ctx, env, c, opts, format) }
+			do := func(ctx context.Context) error { return planAndApply(ctx, env, c, opts) }
 			if opts.DryRun != apply.DryRunNone {
 				return do(cmd.Context())
 			}
@@ -78,14 +77,13 @@ Exit codes:
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for an injector")
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
-	output.AddFlag(cmd, &format)
 	return cmd
 }
 
-func planAndApply(ctx context.Context, env environment, c apply.Client, opts apply.Options, format output.Format) error {
+func planAndApply(ctx context.Context, env environment, c apply.Client, opts apply.Options) error {
 	var shown []certs.Item
 	plan, err := c.PlanAndApply(ctx, opts, func(plan *apply.Plan) {
-		if format == output.Text && !reflect.DeepEqual(plan.Items, shown) {
+		if *env.format == output.Text && !reflect.DeepEqual(plan.Items, shown) {
 			printApplyPlan(env.stdout, plan)
 		}
 		shown = plan.Items
@@ -93,7 +91,7 @@ func planAndApply(ctx context.Context, env environment, c apply.Client, opts app
 	if plan == nil {
 		return err
 	}
-	return errors.Join(err, format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan, opts.DryRun, err) }))
+	return errors.Join(err, env.format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan, opts.DryRun, err) }))
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Plan) {

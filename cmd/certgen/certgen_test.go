@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		if runtime.GOOS != "windows" {
 			main()
 		}
-		os.Exit(run(context.Background(), os.Args[1:], environment{slashes{os.Stdout}, slashes{os.Stderr}, time.Now}))
+		os.Exit(run(context.Background(), os.Args[1:], environment{stdout: slashes{os.Stdout}, stderr: slashes{os.Stderr}, now: time.Now}))
 	}})
 }
 
@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 		offset, err := time.ParseDuration(args[0])
 		ts.Check(err)
 		now := func() time.Time { return time.Now().Add(offset) }
-		code := run(t.Context(), args[1:], environment{asSlashes(ts.Stdout()), asSlashes(ts.Stderr()), now})
+		code := run(t.Context(), args[1:], environment{stdout: asSlashes(ts.Stdout()), stderr: asSlashes(ts.Stderr()), now: now})
 		if neg != (code != 0) {
 			ts.Fatalf("got exit code %d", code)
 		}

@@ -20,7 +20,6 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/live"
-	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
 )
 
@@ -28,7 +27,6 @@ type expirationFlags struct {
 	opts    verify.ExpirationOptions
 	cluster cluster.Options
 	live    live.Options
-	format  output.Format
 }
 
 func newCheckExpirationCommand(env environment) *cobra.Command {
@@ -62,7 +60,7 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := f.format.Print(env.stdout, report, func(w io.Writer) { printExpirations(w, report) }); err != nil {
+			if err := env.format.Print(env.stdout, report, func(w io.Writer) { printExpirations(w, report) }); err != nil {
 				return err
 			}
 			return expirationErrors(report)
@@ -78,7 +76,6 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	addressFlags(ofCluster, &f.cluster)
 	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair; empty: none")
 	cmd.Flags().AddFlagSet(ofCluster)
-	output.AddFlag(cmd, &f.format)
 	return cmd
 }
 
@@ -109,13 +106,13 @@ Exit codes:
 func (f *expirationFlags) report(ctx context.Context, env environment, paths []string) (*verify.ExpirationReport, error) {
 	f.opts.Now = env.now()
 	if len(paths) == 0 {
-		c, err := open(env, f.cluster, f.format.Validate(), f.live.Validate())
+		c, err := open(env, f.cluster, env.format.Validate(), f.live.Validate())
 		if err != nil {
 			return nil, err
 		}
 		return live.Expirations(ctx, c.Cluster, f.live, f.opts)
 	}
-	if err := f.format.Validate(); err != nil {
+	if err := env.format.Validate(); err != nil {
 		return nil, err
 	}
 	held, err := verify.InFiles(paths, f.opts.Now)

@@ -54,7 +54,9 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 		flag := flags.Lookup(key.Value)
 		switch {
 		case flag == nil:
-			problem(key.Line, "unknown field %q, expected one of %s", key.Value, strings.Join(flagNames(flags), ", "))
+			var names []string
+			flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			problem(key.Line, "unknown field %q, expected one of %s", key.Value, strings.Join(names, ", "))
 		case seen[key.Value] > 0:
 			problem(key.Line, "field %q is there twice, expected it once; it is also in line %d", key.Value, seen[key.Value])
 		case !flag.Changed: // the command line wins
@@ -99,18 +101,19 @@ func set(flag *pflag.Flag, value *yaml.Node) error {
 	if value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
 		return flag.Value.Set(value.Value)
 	}
-	list, ok := flag.Value.(pflag.SliceValue)
+	list, ok := flag.Value.(*commaList)
 	if !ok || value.Kind != yaml.SequenceNode {
 		return errors.New("expected a value, found none or another kind")
 	}
-	var texts []string
+	texts := []string{}
 	for _, v := range value.Content {
 		if v.Kind != yaml.ScalarNode || v.Tag == "!!null" {
 			return errors.New("expected a list of values")
 		}
 		texts = append(texts, v.Value)
 	}
-	return list.Replace(texts)
+	*list = texts
+	return nil
 }
 
 // locate gives a wrong value that the file set the place where it is.
@@ -123,10 +126,4 @@ func (c *config) locate(err error) error {
 		errs = append(errs, e)
 	}
 	return errors.Join(errs...)
-}
-
-func flagNames(flags *pflag.FlagSet) []string {
-	var out []string
-	flags.VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
-	return out
 }

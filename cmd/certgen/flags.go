@@ -24,24 +24,14 @@ import (
 // so that a variable that was not set is noticed.
 type commaList []string
 
-func (l *commaList) String() string     { return strings.Join(*l, ",") }
-func (l *commaList) Type() string       { return "strings" }
-func (l *commaList) Set(v string) error { return l.Append(v) }
+func (l *commaList) String() string { return strings.Join(*l, ",") }
+func (l *commaList) Type() string   { return "stringSlice" } // as pflag's own, which may be repeated
 
-// Append, Replace and GetSlice make it a pflag.SliceValue, which is how a configuration file sets it.
-func (l *commaList) Append(v string) error {
+// Set adds the values.
+func (l *commaList) Set(v string) error {
 	*l = append(*l, strings.Split(v, ",")...)
 	return nil
 }
-
-// Replace takes the values as they are.
-func (l *commaList) Replace(values []string) error { //nolint:unparam // pflag.SliceValue
-	*l = append([]string{}, values...)
-	return nil
-}
-
-// GetSlice returns the values.
-func (l *commaList) GetSlice() []string { return *l }
 
 // duration is a flag in Go's units, or in days, weeks and years, which Go's do not have.
 type duration time.Duration

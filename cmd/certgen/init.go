@@ -9,13 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
 )
 
 func newInitCommand(env environment) *cobra.Command {
 	opts := certs.InitOptions{Now: env.now}
-	var format output.Format
 	var configFile string
 	var signer signerFiles
 	names, issue := nameFlags(&opts), issueFlags(&opts)
@@ -49,11 +47,10 @@ func newInitCommand(env environment) *cobra.Command {
 			}
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
-			if err := errors.Join(format.Validate(), signerErr, fromFile.locate(opts.Validate())); err != nil {
+			if err := errors.Join(env.format.Validate(), signerErr, fromFile.locate(opts.Validate())); err != nil {
 				return err
 			}
-			report, err := certs.Init(cmd.Context(), opts)
-			return show(env, format, report, err, printReport)
+			return env.show(func() (*certs.Report, error) { return certs.Init(cmd.Context(), opts) })
 		},
 	}
 	cmd.Flags().AddFlagSet(names)
@@ -62,7 +59,6 @@ func newInitCommand(env environment) *cobra.Command {
 	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false, "replace a CA that cannot be used; the old one is moved aside")
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "print what would be done and write nothing")
 	addConfigFlag(cmd, &configFile)
-	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -10,7 +10,6 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/konnectivity"
 	"example.com/extension-apiserver/internal/kubeconfig"
-	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
 )
 
@@ -27,7 +26,6 @@ func newKonnectivityCommand(env environment) *cobra.Command {
 
 func newVerifyKonnectivityCommand(env environment) *cobra.Command {
 	var opts konnectivity.Options
-	var format output.Format
 	var strict bool
 	var dir string
 	cmd := &cobra.Command{
@@ -61,7 +59,7 @@ Exit codes:
   certgen konnectivity verify --dir set --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			err := format.Validate()
+			err := env.format.Validate()
 			if dir == "" {
 				err = errors.Join(&certs.InvalidError{Field: dirFlag, Reason: "expected the directory to check, such as ./set"}, err)
 			}
@@ -73,20 +71,18 @@ Exit codes:
 			if err != nil {
 				return &usage.Error{Problems: certs.Flatten(err)}
 			}
-			return showFindings(env, format, report, strict)
+			return showFindings(env, report, strict)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&dir, dirFlag, "", "directory of the manifests and certificates (required)")
 	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; an error if one of them decides who is an agent")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	output.AddFlag(cmd, &format)
 	return cmd
 }
 
 func newKubeconfigCommand(env environment) *cobra.Command {
 	opts := kubeconfig.Options{Now: env.now}
-	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --user NAME --ca PATH --server URL --server-ca FILE --out FILE",
 		Short: "Make a user's client certificate and kubeconfig",
@@ -102,11 +98,7 @@ certificate cannot be revoked.`,
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := format.Validate(); err != nil {
-				return err
-			}
-			report, err := kubeconfig.Write(cmd.Context(), opts)
-			return show(env, format, report, err, printReport)
+			return env.show(func() (*certs.Report, error) { return kubeconfig.Write(cmd.Context(), opts) })
 		},
 	}
 	flags := cmd.Flags()
@@ -118,6 +110,5 @@ certificate cannot be revoked.`,
 	flags.BoolVar(&opts.Embed, "embed", false, "put certificate, key and CAs into the kubeconfig")
 	keyTypeFlag(flags, &opts.Client.KeyType)
 	lifetimeFlags(flags, &opts.Client.Lifetime, &opts.Client.AllowLongLived)
-	output.AddFlag(cmd, &format)
 	return cmd
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/internal/version"
@@ -43,6 +44,7 @@ func main() {
 type environment struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
+	format         *output.Format // of the result; all commands have the flag
 }
 
 // run executes one command line and returns its exit code.
@@ -72,6 +74,7 @@ func run(ctx context.Context, args []string, env environment) int {
 }
 
 func newCommand(env environment, args []string) *cobra.Command {
+	env.format = new(output.Format)
 	cmd := &cobra.Command{
 		Use:   "certgen",
 		Short: "Make, check, apply and rotate the certificates of an extension API server",
@@ -113,6 +116,7 @@ to Secrets.`,
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.SetArgs(args)
 	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
+	output.AddFlag(cmd, env.format)
 	cmd.AddCommand(
 		newInitCommand(env), newRenewCommand(env), newRotateCommand(env), newApplyCommand(env), newRequestCommand(env),
 		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env),

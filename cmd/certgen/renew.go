@@ -5,13 +5,11 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
-	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/rotation"
 	"example.com/extension-apiserver/internal/usage"
 )
@@ -19,7 +17,6 @@ import (
 func newRenewCommand(env environment) *cobra.Command {
 	opts := rotation.Options{Now: env.now, Rotation: rotation.Serving}
 	var target cluster.Options
-	var format output.Format
 	var filesOnly bool
 	var signer signerFiles
 	cmd := &cobra.Command{
@@ -35,21 +32,17 @@ func newRenewCommand(env environment) *cobra.Command {
   certgen renew --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts.Progress = progress(env, format)
+			opts.Progress = progress(env)
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
 			inSecrets, err := whereIs(cmd.Flags(), opts)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(append(target.Validate(), format.Validate(), signerErr, opts.Validate())...); err != nil {
+			if err := errors.Join(append(target.Validate(), env.format.Validate(), signerErr, opts.Validate())...); err != nil {
 				return err
 			}
-			report, err := renew(cmd.Context(), env, target, opts, inSecrets, filesOnly)
-			if report == nil || err != nil && len(report.Items) == 0 {
-				return err
-			}
-			return errors.Join(err, format.Print(env.stdout, report, func(w io.Writer) { printReport(w, report) }))
+			return env.show(func() (*certs.Report, error) { return renew(cmd.Context(), env, target, opts, inSecrets, filesOnly) })
 		},
 	}
 	flags := cmd.Flags()
@@ -59,7 +52,6 @@ func newRenewCommand(env environment) *cobra.Command {
 	flags.Var((*commaList)(&opts.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
 	durationVar(flags, &opts.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
-	output.AddFlag(cmd, &format)
 	return cmd
 }
 

@@ -8,12 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/output"
 )
 
 func newRequestCommand(env environment) *cobra.Command {
 	opts := certs.InitOptions{Now: env.now}
-	var format output.Format
 	var configFile string
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
@@ -29,23 +27,23 @@ pending request that still asks for the right thing and replaces any other.`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
-			if err := errors.Join(format.Validate(), err); err != nil {
+			if err := errors.Join(env.format.Validate(), err); err != nil {
 				return err
 			}
-			report, err := certs.Request(cmd.Context(), opts, args[0])
-			return show(env, format, report, fromFile.locate(err), printReport)
+			return env.show(func() (*certs.Report, error) {
+				report, err := certs.Request(cmd.Context(), opts, args[0])
+				return report, fromFile.locate(err)
+			})
 		},
 	}
 	cmd.AddCommand(newSignCommand(env), newAcceptCommand(env))
 	cmd.Flags().AddFlagSet(names)
 	addConfigFlag(cmd, &configFile)
-	output.AddFlag(cmd, &format)
 	return cmd
 }
 
 func newAcceptCommand(env environment) *cobra.Command {
 	opts := certs.AcceptOptions{Now: env.now}
-	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "accept NAME --dir DIR --cert FILE",
 		Short: "Put a certificate in use that was asked for with certgen request",
@@ -60,24 +58,18 @@ and then nothing changes.`,
 			if opts.CertFile == "" {
 				return &certs.InvalidError{Field: "cert", Reason: "expected the file of the certificate"}
 			}
-			if err := format.Validate(); err != nil {
-				return err
-			}
-			report, err := certs.Accept(cmd.Context(), opts)
-			return show(env, format, report, err, printReport)
+			return env.show(func() (*certs.Report, error) { return certs.Accept(cmd.Context(), opts) })
 		},
 	}
 	cmd.Flags().StringVar(&opts.Dir, dirFlag, "", "directory in which certgen request was run (required)")
 	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "the certificate, PEM (required)")
 	cmd.Flags().StringVar(&opts.CAFile, "ca", "", "the certificate of its CA, PEM; needed where it is not in DIR yet")
 	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false, "accept a certificate that lasts longer than 398 days")
-	output.AddFlag(cmd, &format)
 	return cmd
 }
 
 func newSignCommand(env environment) *cobra.Command {
 	opts := certs.SignOptions{Now: env.now}
-	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "sign REQUEST --ca PATH --out FILE",
 		Short: "Sign somebody's certificate request with a CA",
@@ -89,11 +81,7 @@ what it leaves out is filled in.`,
 		Args: oneArgument("one certificate request"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts.RequestFile = args[0]
-			if err := format.Validate(); err != nil {
-				return err
-			}
-			report, err := certs.SignRequest(opts)
-			return show(env, format, report, err, printReport)
+			return env.show(func() (*certs.Report, error) { return certs.SignRequest(opts) })
 		},
 	}
 	flags := cmd.Flags()
@@ -103,6 +91,5 @@ what it leaves out is filled in.`,
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, with commas or repeated")
 	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters)
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
-	output.AddFlag(cmd, &format)
 	return cmd
 }

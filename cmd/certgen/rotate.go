@@ -57,7 +57,6 @@ func whereIs(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err erro
 type rotateFlags struct {
 	opts          rotation.Options
 	target        cluster.Options
-	format        output.Format
 	status, abort bool
 	signer        signerFiles
 	newCA         string
@@ -80,11 +79,11 @@ func newRotateCommand(env environment) *cobra.Command {
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --abort`,
 		Args: oneOf(rotation.Rotations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(f.format.Validate(), atMostOne(plan, f.status, f.abort)); err != nil {
+			if err := errors.Join(env.format.Validate(), atMostOne(plan, f.status, f.abort)); err != nil {
 				return err
 			}
 			if plan {
-				return printSteps(env, f.format, args[0])
+				return printSteps(env, args[0])
 			}
 			inSecrets, err := whereIs(cmd.Flags(), f.opts)
 			if err != nil {
@@ -93,9 +92,9 @@ func newRotateCommand(env environment) *cobra.Command {
 			if err := f.readSigner(); err != nil {
 				return err
 			}
-			f.opts.Rotation, f.opts.Progress = args[0], progress(env, f.format)
+			f.opts.Rotation, f.opts.Progress = args[0], progress(env)
 			state, err := f.rotate(cmd.Context(), env, inSecrets)
-			return errors.Join(err, printState(env, f.format, state))
+			return errors.Join(err, printState(env, state))
 		},
 	}
 	rotationFlags(cmd.Flags(), &f.opts, &f.target)
@@ -105,7 +104,6 @@ func newRotateCommand(env environment) *cobra.Command {
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
 	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation of these certificates came")
 	cmd.Flags().BoolVar(&f.abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
-	output.AddFlag(cmd, &f.format)
 	return cmd
 }
 
@@ -180,9 +178,9 @@ func atMostOne(modes ...bool) error {
 	return nil
 }
 
-func progress(env environment, format output.Format) func(rotation.Event) {
+func progress(env environment) func(rotation.Event) {
 	return func(e rotation.Event) {
-		if format == output.JSON {
+		if *env.format == output.JSON {
 			line, err := json.Marshal(e)
 			if err == nil {
 				fmt.Fprintf(env.stdout, "%s\n", line)
@@ -200,9 +198,9 @@ func progress(env environment, format output.Format) func(rotation.Event) {
 	}
 }
 
-func printSteps(env environment, format output.Format, name string) error {
+func printSteps(env environment, name string) error {
 	steps := rotation.Plan(name)
-	return format.Print(env.stdout, steps, func(w io.Writer) {
+	return env.format.Print(env.stdout, steps, func(w io.Writer) {
 		for i, s := range steps {
 			hold := ""
 			if s.Holds {
@@ -222,11 +220,11 @@ func readState(store certs.Store, name string) (*rotation.State, error) {
 }
 
 // printState shows how long each step took, and what of that was waiting.
-func printState(env environment, format output.Format, state *rotation.State) error {
+func printState(env environment, state *rotation.State) error {
 	if state == nil {
 		return nil
 	}
-	return format.Print(env.stdout, state, func(w io.Writer) {
+	return env.format.Print(env.stdout, state, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"), state.StartedAt.UTC().Format(time.RFC3339))
 		table(w, "STEP\tUNTIL SEEN\tHELD", state.Steps, func(s rotation.StepState) []string {
 			return []string{s.Name, between(&s.StartedAt, s.ObservedAt), between(s.ObservedAt, s.FinishedAt)}

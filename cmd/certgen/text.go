@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/output"
 )
 
 // line writes "  label     value" and leaves empty values out.
@@ -30,12 +30,16 @@ func table[T any](w io.Writer, header string, items []T, cells func(T) []string)
 	columns.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
 }
 
-// show prints what a command did, unless it failed.
-func show[T any](env environment, format output.Format, report T, err error, text func(io.Writer, T)) error {
-	if err != nil {
+// show prints what was done, also before it failed.
+func (env environment) show(do func() (*certs.Report, error)) error {
+	if err := env.format.Validate(); err != nil {
 		return err
 	}
-	return format.Print(env.stdout, report, func(w io.Writer) { text(w, report) })
+	report, err := do()
+	if report == nil || err != nil && len(report.Items) == 0 {
+		return err
+	}
+	return errors.Join(err, env.format.Print(env.stdout, report, func(w io.Writer) { printReport(w, report) }))
 }
 
 func printReport(w io.Writer, r *certs.Report) {

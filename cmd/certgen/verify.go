@@ -18,7 +18,6 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/live"
-	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/usage"
 )
 
@@ -26,7 +25,6 @@ type verifyFlags struct {
 	files   verify.Options
 	cluster cluster.Options
 	live    live.Options
-	format  output.Format
 	strict  bool
 }
 
@@ -83,7 +81,6 @@ func newVerifyCommand(env environment) *cobra.Command {
 	ofCluster.StringVar(&f.live.ProxyClient, "front-proxy-client", "", "the front proxy's client pair, to probe the cluster with: a directory, or a file such as front-proxy-client.crt with its key beside it; empty: no probe")
 	flags.AddFlagSet(ofCluster)
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
-	output.AddFlag(cmd, &f.format)
 	return cmd
 }
 
@@ -111,7 +108,7 @@ Exit codes:
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
-	errs := []error{f.format.Validate()}
+	errs := []error{env.format.Validate()}
 	if f.files.Service != (certs.Service{}) { // both names or none
 		errs = append(errs, f.files.Service.Validate())
 	}
@@ -123,12 +120,12 @@ func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
 	if err != nil {
 		return &usage.Error{Problems: certs.Flatten(err)}
 	}
-	return showFindings(env, f.format, report, f.strict)
+	return showFindings(env, report, f.strict)
 }
 
 func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error {
 	f.live.Service = f.files.Service
-	c, err := open(env, f.cluster, f.format.Validate(), f.live.Validate())
+	c, err := open(env, f.cluster, env.format.Validate(), f.live.Validate())
 	if err != nil {
 		return err
 	}
@@ -136,14 +133,14 @@ func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error 
 	if err != nil {
 		return err
 	}
-	return showFindings(env, f.format, report, f.strict)
+	return showFindings(env, report, f.strict)
 }
 
 const allowedNamesFlag = "requestheader-allowed-names"
 
 // showFindings prints a report, and returns those findings that decide about the exit code.
-func showFindings(env environment, format output.Format, r *verify.Report, strict bool) error {
-	errs := []error{format.Print(env.stdout, r, func(w io.Writer) { printFindings(w, r, strict) })}
+func showFindings(env environment, r *verify.Report, strict bool) error {
+	errs := []error{env.format.Print(env.stdout, r, func(w io.Writer) { printFindings(w, r, strict) })}
 	for _, f := range r.Findings {
 		if f.Severity == verify.Error || strict && f.Severity == verify.Warning {
 			errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))

@@ -26,9 +26,9 @@ const (
 
 var formats = []string{string(Text), string(JSON)}
 
-// AddFlag adds --output and -o, and their completion.
+// AddFlag adds --output and -o, and their completion, to a command and those below it.
 func AddFlag(cmd *cobra.Command, f *Format) {
-	cmd.Flags().StringVarP((*string)(f), "output", "o", string(Text), "format of the result: "+strings.Join(formats, " or "))
+	cmd.PersistentFlags().StringVarP((*string)(f), "output", "o", string(Text), "format of the result: "+strings.Join(formats, " or "))
 	// The only error is a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
