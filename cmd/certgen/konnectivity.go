@@ -59,11 +59,7 @@ Exit codes:
   certgen konnectivity verify --dir set --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			err := env.format.Validate()
-			if dir == "" {
-				err = errors.Join(&certs.InvalidError{Field: dirFlag, Reason: "expected the directory to check, such as ./set"}, err)
-			}
-			if err != nil {
+			if err := errors.Join(certs.Require(dirFlag, dir, "the directory to check, such as ./set"), env.format.Validate()); err != nil {
 				return err
 			}
 			opts.Now = env.now()

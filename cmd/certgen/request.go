@@ -55,8 +55,8 @@ and then nothing changes.`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
-			if opts.CertFile == "" {
-				return &certs.InvalidError{Field: "cert", Reason: "expected the file of the certificate"}
+			if err := certs.Require("cert", opts.CertFile, "the file of the certificate"); err != nil {
+				return err
 			}
 			return env.show(func() (*certs.Report, error) { return certs.Accept(cmd.Context(), opts) })
 		},

@@ -91,10 +91,7 @@ func ParseCA(certPEM, keyPEM []byte, now func() time.Time) (*CA, error) {
 }
 
 func (o CAOptions) spec(now time.Time) (spec, error) {
-	var errs []error
-	if o.Name == "" {
-		errs = append(errs, &InvalidError{"name", o.Name, "expected the CA's name, such as widgets-serving-ca"})
-	}
+	errs := []error{Require("name", o.Name, "the CA's name, such as widgets-serving-ca")}
 	if o.Usage != x509.ExtKeyUsageServerAuth && o.Usage != x509.ExtKeyUsageClientAuth {
 		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage), "expected serverAuth or clientAuth; make one CA for each"})
 	}

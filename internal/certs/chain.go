@@ -169,12 +169,9 @@ func (c *chain) checkCA() *RefusedError {
 	case found.key != nil && !SamePublicKey(found.cert.PublicKey, found.key.Public()):
 		return &RefusedError{Path: key, Reason: "expected the key of the certificate beside it, found another"}
 	}
-	if err := checkStrength(found.cert.PublicKey); err != nil {
-		return &RefusedError{Path: cert, Reason: err.Error()}
-	}
 	for _, l := range c.leaves {
-		if reason := unfitFor(found.cert, l.want, c.now); reason != "" {
-			return &RefusedError{Path: cert, Reason: reason}
+		if err := unfitFor(found.cert, l.want, c.now); err != nil {
+			return &RefusedError{Path: cert, Reason: err.Error()}
 		}
 	}
 	return nil
@@ -274,23 +271,20 @@ func (s spec) wrongWith(cert, ca *x509.Certificate, now time.Time) []string {
 	return out
 }
 
-// unfitFor returns why the CA cannot sign what s asks for, or "".
-func unfitFor(ca *x509.Certificate, s spec, now time.Time) string {
+// unfitFor returns why the CA cannot sign what s asks for.
+func unfitFor(ca *x509.Certificate, s spec, now time.Time) error {
 	if reason := unusableCA(ca, s.usage, now); reason != "" {
-		return reason
+		return errors.New(reason)
 	}
 	if names := forbidden(ca, s.dnsNames, s.ips); len(names) > 0 {
-		return fmt.Sprintf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "), constraintsOf(ca))
+		return fmt.Errorf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "), constraintsOf(ca))
 	}
-	return ""
+	return checkStrength(ca.PublicKey)
 }
 
 // MaySign returns why a CA may not sign a serving certificate with the names of leaf.
 func MaySign(ca, leaf *x509.Certificate, now time.Time) error {
-	if reason := unfitFor(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: addresses(leaf.IPAddresses)}, now); reason != "" {
-		return errors.New(reason)
-	}
-	return checkStrength(ca.PublicKey)
+	return unfitFor(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: addresses(leaf.IPAddresses)}, now)
 }
 
 // issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.

@@ -15,6 +15,14 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason)
 }
 
+// Require returns an InvalidError for an option that is empty.
+func Require(field, value, want string) error {
+	if value != "" {
+		return nil
+	}
+	return &InvalidError{field, "", "expected " + want}
+}
+
 // RefusedError says that the files found on disk forbid an operation. Nothing was changed.
 type RefusedError struct {
 	Path   string // the file or directory that is in the way

@@ -184,8 +184,8 @@ func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Dir == "" {
-		return nil, &InvalidError{"dir", "", "expected the directory in which certgen request was run"}
+	if err := Require("dir", opts.Dir, "the directory in which certgen request was run"); err != nil {
+		return nil, err
 	}
 	c := &chain{
 		now: clock(opts.Now)(), ca: authority{pairDir: pairDir{store: Dir(opts.Dir), name: ca.dir}},
@@ -275,10 +275,7 @@ func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateR
 	var errs []error
 	refuse := func(path, reason string) { errs = append(errs, &RefusedError{Path: path, Reason: reason}) }
 	want, caFile := c.leaves[0].want, cmp.Or(opts.CAFile, c.ca.file(CertFile))
-	if reason := unfitFor(ca, want, c.now); reason != "" {
-		refuse(caFile, reason)
-	}
-	if err := checkStrength(ca.PublicKey); err != nil {
+	if err := unfitFor(ca, want, c.now); err != nil {
 		refuse(caFile, err.Error())
 	}
 	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {

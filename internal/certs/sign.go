@@ -86,14 +86,6 @@ func SignRequest(opts SignOptions) (*Report, error) {
 }
 
 func (o SignOptions) spec() (spec, error) {
-	var errs []error
-	for _, required := range []struct{ field, value, want string }{
-		{"ca", o.CA, "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"}, {"out", o.Out, "a file for the certificate"},
-	} {
-		if required.value == "" {
-			errs = append(errs, &InvalidError{required.field, "", "expected " + required.want})
-		}
-	}
 	server, client := len(o.DNSNames)+len(o.IPs) > 0, o.User != "" || len(o.Groups) > 0
 	var s spec
 	var err error
@@ -107,7 +99,9 @@ func (o SignOptions) spec() (spec, error) {
 			User: o.User, Groups: o.Groups, AllowSystemMasters: o.AllowSystemMasters, Lifetime: o.Lifetime, AllowLongLived: o.AllowLongLived,
 		}.spec()
 	}
-	return s, errors.Join(append(errs, err)...)
+	return s, errors.Join(
+		Require("ca", o.CA, "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"),
+		Require("out", o.Out, "a file for the certificate"), err)
 }
 
 // ReadCA reads a CA, where ReadKeyPair finds it, as ParseCA does. What is wrong with it is a *RefusedError.

@@ -45,15 +45,14 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	if opts.Now != nil {
-		now = opts.Now()
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
-	serverCA, err := readServerCA(opts.ServerCAFile)
+	serverCAs, err := certs.ReadBundle(opts.ServerCAFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("CAs of the server: %w", err)
 	}
-	ca, err := certs.ReadCA(opts.CA, func() time.Time { return now })
+	ca, err := certs.ReadCA(opts.CA, opts.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +60,7 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := opts.encode(pair, serverCA)
+	data, err := opts.encode(pair, serverCAs.PEM())
 	if err != nil {
 		return nil, err
 	}
@@ -74,36 +73,27 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 		return nil, err
 	}
 	if !opts.Embed {
-		if err := opts.writePair(ctx, pair, ca); err != nil {
+		_, err := certs.Locked(ctx, certs.Dir(opts.pairDir()), func() (struct{}, error) {
+			return struct{}{}, pair.Write(opts.pairDir(), certs.Bundle{ca.Certificate})
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
-	return opts.report(action, pair.Certificate, ca.Certificate, now), nil
+	return opts.report(action, pair.Certificate, ca.Certificate), nil
 }
 
 func (o Options) validate() error {
-	errs := []error{o.Client.Validate()}
-	for _, required := range []struct{ field, value, want string }{
-		{"ca", o.CA, "the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"},
-		{"server-ca", o.ServerCAFile, "the file of the CAs that vouch for the server"},
-		{"out", o.Out, "a file for the kubeconfig"},
-	} {
-		if required.value == "" {
-			errs = append(errs, &certs.InvalidError{Field: required.field, Reason: "expected " + required.want})
-		}
+	errs := []error{
+		o.Client.Validate(),
+		certs.Require("ca", o.CA, "the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"),
+		certs.Require("server-ca", o.ServerCAFile, "the file of the CAs that vouch for the server"),
+		certs.Require("out", o.Out, "a file for the kubeconfig"),
 	}
 	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		errs = append(errs, &certs.InvalidError{Field: "server", Value: o.Server, Reason: "expected a URL such as https://10.0.0.1:6443"})
 	}
 	return errors.Join(errs...)
-}
-
-func readServerCA(file string) ([]byte, error) {
-	bundle, err := certs.ReadBundle(file)
-	if err != nil {
-		return nil, fmt.Errorf("CAs of the server: %w", err)
-	}
-	return bundle.PEM(), nil
 }
 
 func (o Options) pairDir() string { return o.Out + ".d" }
@@ -135,15 +125,8 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 	return data, nil
 }
 
-func (o Options) writePair(ctx context.Context, pair *certs.KeyPair, ca *certs.CA) error {
-	_, err := certs.Locked(ctx, certs.Dir(o.pairDir()), func() (struct{}, error) {
-		return struct{}{}, pair.Write(o.pairDir(), certs.Bundle{ca.Certificate})
-	})
-	return err
-}
-
-func (o Options) report(action certs.Action, cert, ca *x509.Certificate, now time.Time) *certs.Report {
-	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for", Certificate: new(certs.Describe(cert, now))}
+func (o Options) report(action certs.Action, cert, ca *x509.Certificate) *certs.Report {
+	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for", Certificate: new(certs.Describe(cert, o.Now()))}
 	if o.Embed {
 		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only when they start")
 	} else {

@@ -134,7 +134,6 @@ type member struct {
 	cert *x509.Certificate
 	path string // of its file
 	name string // "" for the target's own, else which of the file it is
-	peer bool   // it is in ca.crt: peers trust it
 }
 
 // members returns the certificate itself first, then those sent along, then those in ca.crt.
@@ -145,7 +144,7 @@ func (t *target) members() []member {
 			continue
 		}
 		for i, cert := range f.Certificates {
-			m := member{cert: cert, path: f.path, peer: f == t.bundle}
+			m := member{cert: cert, path: f.path}
 			if cert != t.leaf {
 				m.name = fmt.Sprintf("certificate %d (%s) ", i+1, cert.Subject)
 			}
