@@ -60,10 +60,8 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := env.format.Print(env.stdout, report, func(w io.Writer) { printExpirations(w, report) }); err != nil {
-				return err
-			}
-			return expirationErrors(report)
+			printed := env.format.Print(env.stdout, report, func(w io.Writer) { printExpirations(w, report) })
+			return errors.Join(printed, expirationErrors(report))
 		},
 	}
 	cmd.Flags().StringVar(&dir, dirFlag, "", "directory of the certificates, as certgen init made it")

@@ -181,10 +181,7 @@ func atMostOne(modes ...bool) error {
 func progress(env environment) func(rotation.Event) {
 	return func(e rotation.Event) {
 		if *env.format == output.JSON {
-			line, err := json.Marshal(e)
-			if err == nil {
-				fmt.Fprintf(env.stdout, "%s\n", line)
-			}
+			_ = json.NewEncoder(env.stdout).Encode(e) // as for every print: there is nobody left to tell
 			return
 		}
 		text := e.Rotation

@@ -309,11 +309,11 @@ func (c *chain) issueLeaves() error {
 		if err != nil {
 			return err
 		}
-		if l.pair.Certificate.NotAfter.Equal(c.ca.issuer.Certificate.NotAfter) {
+		if l.cert = l.pair.Certificate; l.cert.NotAfter.Equal(c.ca.cert.NotAfter) {
 			l.decision.note("it ends with its CA: rotate the CA before that")
 		}
 		// The CAs that are in the bundle already may be there for a rotation.
-		if l.trust = l.bundle.Merge(c.now, c.ca.issuer.Certificate); len(l.trust) > 1 {
+		if l.trust = l.bundle.Merge(c.now, c.ca.cert); len(l.trust) > 1 {
 			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted", BundleFile, len(l.trust))
 		}
 	}
@@ -328,6 +328,7 @@ func (c *chain) issueCA() (err error) {
 	if c.ca.issuer, err = NewCA(c.ca.options); err != nil {
 		return err
 	}
+	c.ca.cert = c.ca.issuer.Certificate
 	if c.ca.certSeen || c.ca.keySeen {
 		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", AsideDir(c.ca.path(), c.now))
 	}
@@ -380,27 +381,22 @@ func (c *chain) saveCA() error {
 
 // items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
 func (c *chain) items(dryRun bool) []Item {
-	out := []Item{c.ca.item(c.ca.issuer.Certificate, c.now)}
-	for _, l := range c.leaves {
-		cert := l.cert
-		if l.pair != nil {
-			cert = l.pair.Certificate
+	var out []Item
+	for _, d := range c.pairs() {
+		item := d.item(c.now)
+		if cert := item.Certificate; dryRun && item.Action != Kept {
+			cert.Serial, cert.SHA256, cert.SubjectKeyID, cert.AuthorityKeyID = "", "", "", ""
 		}
-		out = append(out, l.item(cert, c.now))
-	}
-	for i := range out {
-		if d := &out[i]; dryRun && d.Action != Kept {
-			d.Certificate.Serial, d.Certificate.SHA256, d.Certificate.SubjectKeyID, d.Certificate.AuthorityKeyID = "", "", "", ""
-		}
+		out = append(out, item)
 	}
 	return out
 }
 
 // item completes what was decided about the pair with what it is now.
-func (d *pairDir) item(cert *x509.Certificate, now time.Time) Item {
+func (d *pairDir) item(now time.Time) Item {
 	out := d.decision
-	out.Name, out.Path, out.Certificate = d.name, d.path(), new(Describe(cert, now))
+	out.Name, out.Path, out.Certificate = d.name, d.path(), new(Describe(d.cert, now))
 	// Only a CA's decision can change trust, and only by replacing it.
-	out.TrustChanged = cert.IsCA && out.Action == Replaced
+	out.TrustChanged = d.cert.IsCA && out.Action == Replaced
 	return out
 }

@@ -225,7 +225,7 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	if c.ca.decision.Action = Kept; !c.ca.certSeen {
 		c.ca.decision.Action = Made
 	}
-	c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: ca, CertPEM: Bundle{ca}.PEM()}}
+	c.ca.cert, c.ca.issuer = ca, &CA{KeyPair: KeyPair{Certificate: ca, CertPEM: Bundle{ca}.PEM()}}
 	l.decision = Item{Action: Made, Reason: "it is what was asked for, and " + ca.Subject.String() + " signed it"}
 	if l.certSeen {
 		l.decision.Action = Replaced
@@ -240,7 +240,7 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	if err := os.RemoveAll(pending); err != nil {
 		return nil, fmt.Errorf("remove pending request: %w", err)
 	}
-	report := NewReport("AcceptReport", l.item(cert, c.now))
+	report := NewReport("AcceptReport", l.item(c.now))
 	report.Next = []string{"certgen verify " + l.path()}
 	return report, nil
 }

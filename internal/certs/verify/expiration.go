@@ -179,8 +179,7 @@ func (r *ExpirationReport) authority(h Held, ca *x509.Certificate, i int, opts E
 			name += fmt.Sprintf("#%d", i+1)
 		}
 		e := newExpiration(h, name)
-		e.describe(ca, opts)
-		e.Findings = append(e.Findings, h.expiryFindings(ca, Authority, nil, opts)...)
+		e.describe(h, ca, Authority, nil, opts)
 		r.Authorities = append(r.Authorities, AuthorityExpiration{Expiration: e, cert: ca})
 		r.Summary[e.State]++
 	}
@@ -192,9 +191,8 @@ func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts
 	e := newExpiration(h, cmp.Or(h.Name, h.Object))
 	e.State, e.Missing, e.Findings = StateError, h.Missing, append(e.Findings, h.Problems...)
 	if h.Serving != nil {
-		e.describe(h.Serving, opts)
+		e.describe(h, h.Serving, Serving, authorities, opts)
 		e.CAName = h.Serving.Issuer.CommonName
-		e.Findings = append(e.Findings, h.expiryFindings(h.Serving, Serving, authorities, opts)...)
 		if i := r.issuer(h.Serving); i >= 0 {
 			ca := &r.Authorities[i]
 			ca.Issues++
@@ -215,28 +213,25 @@ func newExpiration(h Held, name string) Expiration {
 	return e
 }
 
-// expiryFindings are those of a file that holds the certificate alone.
-func (h Held) expiryFindings(cert *x509.Certificate, purpose Purpose, seen certs.Bundle, opts ExpirationOptions) []Finding {
-	t := &target{
-		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
-		// C07 shall find what the states show. Its own 0 has another meaning.
-		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
-	}
-	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool { return c.ID != "C07" && c.ID != "C08" })
-	out := Sort(Run(ofTime, t, h.Object))
-	for i := range out {
-		out[i].Fix = cmp.Or(h.Fix, out[i].Fix)
-	}
-	return out
-}
-
-func (e *Expiration) describe(cert *x509.Certificate, opts ExpirationOptions) {
+// describe adds what is known of one of the certificates of h, with the findings of a file that holds it alone.
+func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, seen certs.Bundle, opts ExpirationOptions) {
 	info := certs.Describe(cert, opts.Now)
 	e.Subject, e.Serial, e.SHA256, e.KeyAlgorithm = info.Subject, info.Serial, info.SHA256, info.KeyType
 	e.SANs = slices.Concat(info.DNSNames, info.IPAddresses, info.EmailAddresses, info.URIs)
 	e.NotBefore, e.NotAfter, e.ExpirationDate, e.RenewAt = &info.NotBefore, &info.NotAfter, &info.NotAfter, &info.RenewAt
 	e.ResidualSeconds, e.ResidualTime = info.ResidualSeconds, info.ResidualSeconds
 	e.State = opts.state(cert)
+
+	t := &target{
+		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
+		// C07 shall find what the states show. Its own 0 has another meaning.
+		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
+	}
+	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool { return c.ID != "C07" && c.ID != "C08" })
+	for _, f := range Sort(Run(ofTime, t, h.Object)) {
+		f.Fix = cmp.Or(h.Fix, f.Fix)
+		e.Findings = append(e.Findings, f)
+	}
 }
 
 // state: a certificate that ends exactly when a threshold says so is due.
