@@ -76,32 +76,26 @@ func isLabel(s string) bool { return len(s) <= maxLabelLength && label.MatchStri
 // "10.0.0.0/24" a DNS name that no client ever asks for.
 func normalizeDNSName(s string) (name, reason string) {
 	name = strings.ToLower(s)
-	const want = "expected a DNS name such as widgets.demo.svc"
-	switch {
-	case name == "":
-		return "", want + ", found nothing; leave the empty value out"
-	case strings.Contains(name, "://"):
-		return "", want + ", found a URL; leave out the scheme and everything after the host name"
-	case isAddress(name):
-		return "", want + ", found an IP address; give it as an IP address instead (--ip)"
-	case strings.Contains(name, "/"):
-		return "", want + ", found a path or an address range; name each host by itself"
-	case strings.Contains(name, ":"):
-		return "", want + ", found ':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"
-	case strings.HasSuffix(name, "."):
-		return "", want + ", found a trailing dot; leave it out, clients do"
-	case len(name) > maxNameLength:
-		return "", want + ", found more than 253 characters; shorten it"
-	case strings.Trim(name, "0123456789.") == "":
-		return "", want + ", found only digits and dots, which clients read as an IP address; use a name with a letter"
-	}
 	host, wildcard := strings.CutPrefix(name, "*.")
-	if wildcard && !strings.Contains(host, ".") {
+	for _, wrong := range []struct {
+		is    bool
+		found string
+	}{
+		{name == "", "nothing; leave the empty value out"},
+		{strings.Contains(name, "://"), "a URL; leave out the scheme and everything after the host name"},
+		{isAddress(name), "an IP address; give it as an IP address instead (--ip)"},
+		{strings.Contains(name, "/"), "a path or an address range; name each host by itself"},
+		{strings.Contains(name, ":"), "':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"},
+		{strings.HasSuffix(name, "."), "a trailing dot; leave it out, clients do"},
+		{len(name) > maxNameLength, "more than 253 characters; shorten it"},
+		{strings.Trim(name, "0123456789.") == "", "only digits and dots, which clients read as an IP address; use a name with a letter"},
 		// RFC 6125 section 7.2: a wildcard right below a top-level name claims the names of strangers.
-		return "", want + ", found a wildcard over a single label; use at least *.name.domain"
-	}
-	if !IsHostName(host) {
-		return "", want + ", found a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other alphabets as xn--"
+		{wildcard && !strings.Contains(host, "."), "a wildcard over a single label; use at least *.name.domain"},
+		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other alphabets as xn--"},
+	} {
+		if wrong.is {
+			return "", "expected a DNS name such as widgets.demo.svc, found " + wrong.found
+		}
 	}
 	return name, ""
 }

@@ -160,11 +160,7 @@ func throwaway(template *x509.Certificate) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode extensions: %w", err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("decode extensions: %w", err)
-	}
-	return cert, nil
+	return x509.ParseCertificate(der)
 }
 
 func encodeRequest(r *x509.CertificateRequest) []byte {

@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -90,12 +91,9 @@ func (d Dir) Read(set string, names ...string) (Files, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var info fs.FileInfo
-		if err == nil {
-			info, err = os.Stat(file)
-		}
-		if err != nil {
-			return nil, &RefusedError{Path: d.Path(set, name), Reason: fmt.Sprintf("expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
+		info, statErr := os.Stat(file)
+		if err := cmp.Or(err, statErr); err != nil {
+			return nil, &RefusedError{Path: file, Reason: fmt.Sprintf("expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
 		}
 		if files == nil {
 			files = Files{}
