@@ -64,7 +64,7 @@ func policyFor(s spec) (*config.Signing, error) {
 		CAConstraint: config.CAConstraint{IsCA: s.isCA, MaxPathLen: 0, MaxPathLenZero: s.isCA},
 	}
 	if s.constraints != nil {
-		profile.ExtensionWhitelist = map[string]bool{oidNameConstraints.String(): true}
+		profile.ExtensionWhitelist = map[string]bool{oidNameConstraints: true}
 	}
 	// cfssl ignores the usages that it does not know, and signs with those that are left.
 	if ku, eku, unknown := profile.Usages(); len(unknown) > 0 || ku != s.keyUsage() || !slices.Equal(eku, s.extKeyUsages()) {

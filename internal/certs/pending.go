@@ -106,8 +106,7 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	if !want.keyType.matches(key.Public()) {
 		return nil, fmt.Errorf("its key was %s", keyType(key.Public()))
 	}
-	differences := want.nameMismatches(pending.commonName, pending.groups, pending.dnsNames, toStrings(pending.ips))
-	differences = append(differences, mismatch("usages", extKeyUsageNames(want.extKeyUsages(), nil), extKeyUsageNames(pending.extKeyUsages(), nil))...)
+	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, toStrings(pending.ips), extKeyUsageNames(pending.extKeyUsages(), nil))
 	if len(differences) > 0 {
 		return nil, errors.New(strings.Join(differences, "; "))
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/x509"
-	"encoding/asn1"
 	"encoding/hex"
 	"fmt"
 	"math/big"
@@ -57,7 +56,8 @@ func (s spec) keyUsage() x509.KeyUsage {
 
 // mismatches lists what in cert differs from s, times excepted, for a person to read.
 func (s spec) mismatches(cert *x509.Certificate) []string {
-	out := s.nameMismatches(cert.Subject.CommonName, cert.Subject.Organization, cert.DNSNames, toStrings(cert.IPAddresses))
+	usages := extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage)
+	out := s.purposeMismatches(cert.Subject.CommonName, cert.Subject.Organization, cert.DNSNames, toStrings(cert.IPAddresses), usages)
 	differ := func(what string, want, got any) { out = append(out, mismatch(what, want, got)...) }
 	differ("number of subject attributes", 1+len(s.groups), len(cert.Subject.Names))
 	differ("email addresses", []string{}, cert.EmailAddresses)
@@ -68,7 +68,6 @@ func (s spec) mismatches(cert *x509.Certificate) []string {
 		usage |= x509.KeyUsageKeyEncipherment
 	}
 	differ("key usages", keyUsageNames(usage), keyUsageNames(cert.KeyUsage))
-	differ("extended key usages", extKeyUsageNames(s.extKeyUsages(), nil), extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
 
 	differ("basic constraints", true, cert.BasicConstraintsValid)
 	differ("CA", s.isCA, cert.IsCA)
@@ -81,13 +80,14 @@ func (s spec) mismatches(cert *x509.Certificate) []string {
 	return out
 }
 
-// nameMismatches lists where the names of a certificate, or of a request for one, differ from s.
-func (s spec) nameMismatches(commonName string, groups, dnsNames, ips []string) []string {
+// purposeMismatches lists where the names and usages of a certificate, or of a request for one, differ from s.
+func (s spec) purposeMismatches(commonName string, groups, dnsNames, ips, usages []string) []string {
 	return slices.Concat(
 		mismatch("common name", s.commonName, commonName),
 		mismatch("organizations", sorted(s.groups), sorted(groups)),
 		mismatch("DNS names", sorted(s.dnsNames), sorted(dnsNames)),
 		mismatch("IP addresses", sorted(toStrings(s.ips)), sorted(ips)),
+		mismatch("extended key usages", extKeyUsageNames(s.extKeyUsages(), nil), usages),
 	)
 }
 
@@ -112,7 +112,7 @@ func (s spec) unexpectedExtensions(cert *x509.Certificate) []string {
 		known = append(known, "2.5.29.17") // subject alternative name
 	}
 	if s.constraints != nil {
-		known = append(known, oidNameConstraints.String())
+		known = append(known, oidNameConstraints)
 	}
 	var found []string
 	for _, ext := range cert.Extensions {
@@ -176,7 +176,7 @@ func toStrings[T fmt.Stringer](in []T) []string {
 	return out
 }
 
-var oidNameConstraints = asn1.ObjectIdentifier{2, 5, 29, 30}
+const oidNameConstraints = "2.5.29.30"
 
 // newConstraints is the part of a certificate that limits the names for which a serving CA can vouch (RFC 5280 section 4.2.1.10), here
 // to the given ones and what is below them. Constraints hold per kind of name: permitted DNS names alone would leave every IP

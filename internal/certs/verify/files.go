@@ -99,17 +99,17 @@ func checkKeyMode(t *target) []Finding {
 	if t.key == nil || t.key.err != nil || runtime.GOOS == "windows" { // where modes say nothing, only access control lists do
 		return nil
 	}
-	f := Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", t.key.mode.Perm()), Fix: "chmod 600 " + t.key.path}
-	switch mode := t.key.mode.Perm(); {
-	case mode&0o027 != 0: // anything for others, or writable by the group
-		return []Finding{f}
-	case mode&0o050 != 0:
+	mode := t.key.mode.Perm()
+	f := Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", mode), Fix: "chmod 600 " + t.key.path}
+	switch {
+	case mode&0o077 == 0:
+		return nil
+	case mode&0o027 == 0: // nothing for others, and not writable by the group
 		// A Secret volume with fsGroup looks like this, for a server that does not run as root.
 		f.Severity = Warning
 		f.Fix += ", unless its group has the server's user alone"
-		return []Finding{f}
 	}
-	return nil
+	return []Finding{f}
 }
 
 func checkReadable(t *target) []Finding {
