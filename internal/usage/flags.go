@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,7 +86,7 @@ func explain(fs *pflag.FlagSet, err error) *flagError {
 		return &flagError{name, meant, "unknown flag: " + name + advice}
 	case errors.As(err, &missing):
 		name := "--" + missing.GetFlag().Name
-		return &flagError{name, nil, fmt.Sprintf("%s has no value, expected %s", name, missing.GetFlag().Value.Type())}
+		return &flagError{name, nil, fmt.Sprintf("%s has no value, expected %s", name, valueOf(missing.GetFlag()))}
 	case errors.As(err, &invalid):
 		name, cause := "--"+invalid.GetFlag().Name, invalid.Unwrap()
 		// Its own words repeat the value and name a function of Go.
@@ -95,11 +96,17 @@ func explain(fs *pflag.FlagSet, err error) *flagError {
 		if reason := fmt.Sprint(cause); strings.HasPrefix(reason, "expected ") {
 			return &flagError{name, nil, fmt.Sprintf("%s is %q, %s", name, invalid.GetValue(), reason)}
 		}
-		return &flagError{name, nil, fmt.Sprintf("%s is %q, expected %s: %v", name, invalid.GetValue(), invalid.GetFlag().Value.Type(), cause)}
+		return &flagError{name, nil, fmt.Sprintf("%s is %q, expected %s: %v", name, invalid.GetValue(), valueOf(invalid.GetFlag()), cause)}
 	case errors.As(err, &syntax):
 		return &flagError{syntax.GetSpecifiedFlag(), nil, fmt.Sprintf("%s is no flag, expected --name=value", syntax.GetSpecifiedFlag())}
 	}
 	return &flagError{reason: err.Error()}
+}
+
+// valueOf names a flag's value as its help does.
+func valueOf(flag *pflag.Flag) string {
+	name, _ := pflag.UnquoteUsage(flag)
+	return cmp.Or(name, flag.Value.Type())
 }
 
 // behind returns what follows the flag and, where it is an argument of its own, its value; nil if it is not there.
