@@ -62,7 +62,7 @@ Exit codes:
 				return err
 			}
 			do := func(ctx context.Context) error { return planAndApply(ctx, env, c, opts) }
-			if opts.DryRun != apply.DryRunNone {
+			if !opts.DryRun.Writes() {
 				return do(cmd.Context())
 			}
 			return c.Exclusive(cmd.Context(), opts.Service, do)

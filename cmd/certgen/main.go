@@ -44,7 +44,7 @@ func main() {
 type environment struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
-	format         *output.Format // of the result; all commands have the flag
+	format         *output.Format // of the result
 }
 
 // run executes one command line and returns its exit code.

@@ -132,7 +132,7 @@ func generationName(name string, now time.Time) string {
 }
 
 // ValidateLeaf returns what is wrong with the lifetime and the key type of new leaves, as *InvalidError joined by errors.Join. 0 and empty
-// are the defaults. A lifetime above MaxLeafLifetime must be allowed.
+// are the defaults. A lifetime above MaxLeafLifetime must be allowed, as it always is for a CA.
 func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) error {
 	var err error
 	if lifetime != 0 && lifetime < time.Second {

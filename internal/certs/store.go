@@ -227,7 +227,7 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 }
 
 // pairDir is a pair's set of files, what was found in it and what is done about it. A file that is missing leaves its fields empty; one that
-// cannot be parsed leaves its error.
+// cannot be parsed leaves its error. Once another is issued, cert is that.
 type pairDir struct {
 	store Store
 	name  string

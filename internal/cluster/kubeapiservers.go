@@ -31,7 +31,7 @@ import (
 const kubernetesName = "kubernetes.default.svc"
 
 // KubeAPIServers returns the URL of each kube-apiserver: the endpoints of the Service default/kubernetes, where each
-// enters itself, or KubeAPIServerURLs.
+// enters itself, or KubeAPIServerURLs. There is at least one, or an error.
 func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 	if len(c.KubeAPIServerURLs) > 0 {
 		return slices.Clone(c.KubeAPIServerURLs), nil

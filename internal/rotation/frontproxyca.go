@@ -30,7 +30,7 @@ func (p *procedure) frontProxyCA() {
 				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated API believes a certificate of the new one",
 			do:       func(context.Context) error { return p.rewrite(p.bothTrusted) },
 			observed: p.bothProxiesBelieved,
-			undo:     p.restoreOld, // the ConfigMap follows when that is to be seen
+			undo:     p.restoreOld, // of the files; undone takes the new CA out of the ConfigMap
 			undone:   p.nextProxyDistrusted,
 		},
 		p.switchProxyStep(p.bothProxiesBelieved, p.bothTrusted, func(context.Context) error { return p.writeOld(p.bothTrusted) }),
@@ -47,7 +47,7 @@ func (p *procedure) frontProxyCA() {
 			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it does not come back, every endpoint " +
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			needs:    p.nextProxyInUse,
-			observed: p.oldProxyDistrusted,
+			observed: p.oldProxyDistrusted, // takes it out, and again when it comes back
 			// kube-apiserver would put it back only when it reads its file next.
 			undo: func(ctx context.Context) error {
 				return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{p.oldCA}, nil)

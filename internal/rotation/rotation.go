@@ -61,7 +61,7 @@ type Observer interface {
 	Endpoints(ctx context.Context, s certs.Service) ([]cluster.Endpoint, error)
 	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]cluster.Served, error)
 	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error)
-	KubeAPIServers(ctx context.Context) ([]string, error)
+	KubeAPIServers(ctx context.Context) ([]string, error) // at least one, or what is seen through each would be seen through none
 	Identities(ctx context.Context) (int, error)
 	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error

@@ -94,7 +94,7 @@ func setOf(key string) (set, file string, ok bool) {
 		if key == file && file != StateFile {
 			return certs.ServingCADir, file, true
 		}
-		if set, ok := strings.CutSuffix(key, "."+file); ok && (set == servingState || strings.HasPrefix(set, servingState+".")) {
+		if set, ok := strings.CutSuffix(key, "."+file); ok && (set == servingState || file != StateFile && strings.HasPrefix(set, servingState+".")) {
 			return strings.ReplaceAll(set, ".", "/"), file, true
 		}
 	}

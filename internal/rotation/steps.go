@@ -30,14 +30,14 @@ const (
 	Distrust StepKind = "distrust" // the old CA is trusted no more
 )
 
-// step is one row of a rotation's table. Each function may be called again after it was cut short.
+// step is one row of a rotation's table. Each function may be called again after it was cut short, and one that has nothing to do may be left out.
 type step struct {
 	name  string
 	kind  StepKind
 	about string // what is done and what is waited for, for people
 	do    func(context.Context) error
-	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing. A *stopError
-	// means that waiting is no help.
+	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing, which it may have put right meanwhile.
+	// A *stopError means that waiting is no help.
 	observed func(context.Context) error
 	hold     bool // wait before the next step, see Options.Hold
 	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days

@@ -32,6 +32,9 @@ const (
 	DryRunServer DryRun = "server" // the cluster tries every write and stores none
 )
 
+// Writes is true unless it only tries. Empty means DryRunNone.
+func (d DryRun) Writes() bool { return d == "" || d == DryRunNone }
+
 // Options say what to bring from a directory of certs.Init into a cluster.
 type Options struct {
 	Service certs.Service
@@ -55,14 +58,14 @@ type Options struct {
 type Plan struct {
 	certs.Report
 	dryRun  DryRun
-	changes []planned // of each item
+	changes []planned // of each item, until Apply says what was done
 }
 
 // planned is what is to be done about one object.
 type planned struct {
 	certs.Item
 	write  func(ctx context.Context, dryRun bool) error // nil for what is right
-	before apiregistrationv1.APIService                 // if it is one, and
+	before apiregistrationv1.APIService                 // the APIService as it was, if this is one
 	bundle certs.Bundle                                 // what its caBundle shall hold
 }
 
@@ -106,7 +109,7 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Report: *certs.NewReport("ApplyReport"), dryRun: o.DryRun}
-	plan.DryRun = o.DryRun == DryRunClient || o.DryRun == DryRunServer
+	plan.DryRun = !o.DryRun.Writes()
 	err = c.planCABundles(ctx, plan, o, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		if o.KeepTrust {
 			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.signers(c.Time())...), true
@@ -170,7 +173,7 @@ func (c Client) Apply(ctx context.Context, plan *Plan) error {
 // PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed meanwhile, as the status of an
 // APIService does at any time. What was written before that is in the last plan too.
 func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (plan *Plan, err error) {
-	var done []certs.Item // by tries that met a change too
+	done := []certs.Item{} // by tries that met a change too; never null in JSON
 	err = retry.OnError(changedBackoff, Changed, func() error {
 		next, err := c.PlanApply(ctx, o)
 		if err != nil {
@@ -186,7 +189,7 @@ func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (
 	return plan, err
 }
 
-// Merge says once of each object what was done about it: that it is right now is no news after it was changed.
+// Merge adds to items, in place, and says once of each object what was done about it: that it is right now is no news after it was changed.
 func Merge(items []certs.Item, more ...certs.Item) []certs.Item {
 	for _, item := range more {
 		i := slices.IndexFunc(items, func(before certs.Item) bool { return before.Path == item.Path })

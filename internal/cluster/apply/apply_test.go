@@ -212,6 +212,11 @@ func TestPlanRefuses(t *testing.T) {
 			}
 		})
 	}
+	for dryRun, want := range map[DryRun]bool{"": true, DryRunNone: true, DryRunClient: false, DryRunServer: false} { // what writes needs the Lease
+		if got := dryRun.Writes(); got != want {
+			t.Errorf("dry run %q writes: %t, want %t", dryRun, got, want)
+		}
+	}
 	if err := (Options{Secret: "S", DryRun: "x"}).Validate(); len(certs.Flatten(err)) != 5 {
 		t.Errorf("got %v, want all five", err)
 	}

@@ -224,8 +224,10 @@ func (o *observed) checked() []verify.Checked {
 		if !e.Ready {
 			c.Detail = "not ready"
 		}
-		if leaf := o.served[o.apiServices[0].Name][i].Leaf; leaf != nil {
-			c.Detail, c.NotAfter = leaf.Subject.String(), new(leaf.NotAfter.UTC())
+		for _, a := range o.apiServices {
+			if leaf := o.served[a.Name][i].Leaf; leaf != nil {
+				c.Detail, c.NotAfter = leaf.Subject.String(), new(leaf.NotAfter.UTC())
+			}
 		}
 		out = append(out, c)
 	}
