@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -120,11 +122,19 @@ func TestCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"apply", "-f", crd}, {"wait", "--for=condition=Established", "-f", crd}} {
-		if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, args...); err != nil {
-			t.Fatalf("kubectl %s: %v\n%s%s", args, err, stdout, stderr)
+	kubectl := func(args ...string) error {
+		stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, args...)
+		if err != nil {
+			err = fmt.Errorf("kubectl %s: %w\n%s%s", args, err, stdout, stderr)
 		}
+		return err
 	}
+	if err := kubectl("apply", "-f", crd); err != nil {
+		t.Fatal(err)
+	}
+	e.Eventually(t, "the CRD to be established", time.Minute, func(context.Context) error { // kubectl fails at conditions that are still null
+		return kubectl("wait", "--for=condition=Established", "-f", crd)
+	})
 	for _, target := range targets(t, nil) {
 		t.Run(target.Resource, func(t *testing.T) {
 			if testing.Short() && !strings.HasPrefix(target.Resource, "items.") {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -129,9 +130,13 @@ func (c *cluster) applyCRDs() {
 			c.Fatalf("kubectl create: %v\n%s", err, stderr)
 		}
 		args[0] = "wait"
-		if _, stderr, err := c.kubectl("", append(args, "--for=condition=Established", "--timeout=60s")...); err != nil {
-			c.Fatalf("kubectl wait: %v\n%s", err, stderr)
-		}
+		args = append(args, "--for=condition=Established", "--timeout=60s")
+		c.eventually("the CRDs to be established", func(context.Context) error { // kubectl fails at conditions that are still null
+			if _, stderr, err := c.kubectl("", args...); err != nil {
+				return fmt.Errorf("kubectl wait: %w\n%s", err, stderr)
+			}
+			return nil
+		})
 	}
 }
 
