@@ -10,15 +10,20 @@ if [ "$(id -u)" != 0 ]; then
 fi
 if [ -z "${OWN_MOUNTS-}" ]; then OWN_MOUNTS=1 exec unshare --mount "$0"; fi
 
+# quietly shows what a program said when it failed.
+quietly() {
+  "$@" >"$root.log" 2>&1 || {
+    tail "$root.log" >&2
+    exit 1
+  }
+}
+
 root=${XDG_CACHE_HOME:-$HOME/.cache}/extension-apiserver/wine
 if [ ! -d "$root" ]; then
   echo "Fetching Wine (1 GB on disk, 3 minutes)"
   rm -rf "$root.part"
   mkdir -p "$root.part"
-  if ! debootstrap --variant=minbase --include=wine64 trixie "$root.part" >"$root.log" 2>&1; then
-    tail "$root.log" >&2
-    exit 1
-  fi
+  quietly debootstrap --variant=minbase --include=wine64 trixie "$root.part"
   mv "$root.part" "$root"
 fi
 work=$(mktemp -d)
@@ -29,6 +34,6 @@ for directory in /proc "$PWD" "$work"; do
   mount --rbind "$directory" "$root$directory"
 done
 wine=/usr/lib/wine/wine64
-chroot "$root" "$wine" wineboot --init # once, before packages that are tested side by side need it
+quietly chroot "$root" "$wine" wineboot --init # once, before packages that are tested side by side need it
 GOOS=windows GOARCH=amd64 GOTMPDIR=$work go test -timeout 20m ./cmd/certgen ./internal/certs/... ./internal/kubeconfig \
   -exec "sh -c 'exec chroot $root env -C \"\$PWD\" -u GOTMPDIR $wine \"\$@\"' wine"

@@ -84,7 +84,6 @@ func TestTargets(t *testing.T) {
 	kit, project := "Makefile", filepath.Join("internal", "scaffold", "templates", "project", "Makefile.tmpl")
 	for _, tc := range []struct{ makefile, targets, want string }{
 		{kit, "test", "scripts/needs.sh test generate"},
-		{kit, "test-short", "scripts/needs.sh test generate"},
 		{kit, "test-quickstart", "scripts/needs.sh kind generate"},
 		{kit, "test-quickstart RUN=TestUpgrade", "scripts/needs.sh generate"},
 		{kit, "test-minors", "scripts/needs.sh test generate"},
