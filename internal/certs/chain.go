@@ -123,7 +123,7 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 	var needed []string
 	for _, l := range c.leaves {
 		if l.decision.Action != Kept && !l.reuse {
-			needed = append(needed, fmt.Sprintf("%s must be signed anew (%s; certgen request %s asks for it where the key is)", l.file(CertFile), l.decision.Reason, l.name))
+			needed = append(needed, fmt.Sprintf("%s must be signed again (%s; certgen request %s asks for it where the key is)", l.file(CertFile), l.decision.Reason, l.name))
 		}
 	}
 	if len(needed) == 0 {

@@ -36,7 +36,7 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 			overwrite(ServingCADir+"/tls.crt", "file:"+FrontProxyCADir+"/tls.crt")(t, dir)
 		}, nil, 0, ServingCADir + "/tls.crt", "expected a CA for [serverAuth], found one for [clientAuth]"},
 		"gone":               {remove(FrontProxyCADir), nil, 0, FrontProxyCADir, "expected the CA of"},
-		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key", "must be signed anew (less than a third"},
+		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key", "must be signed again (less than a third"},
 		"more names":         {nil, moreNames, 0, ServingCADir + "/tls.crt", "expected a CA that may sign widgets.example.com"},
 		"address":            {nil, func(o *InitOptions) { o.IPs = []string{"10.0.0.1"} }, 0, ServingCADir + "/tls.crt", "expected a CA that may sign 10.0.0.1"},
 		"another service":    {nil, func(o *InitOptions) { o.Service.Name = "gadgets" }, 0, ServingCADir + "/tls.crt", "expected a CA that may sign gadgets.demo.svc, gadgets.demo, gadgets"},
