@@ -30,6 +30,9 @@ const (
 // Given are those of kubebuilder's envtest.
 var Given = []string{"etcd", "kube-apiserver", "kubectl"}
 
+// taken are the programs that are taken from KUBEBUILDER_ASSETS, where their versions are checked.
+var taken = append([]string{"kube-controller-manager"}, Given...)
+
 // Binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that does
 // not have in the cache.
 type Binaries struct {
@@ -71,7 +74,7 @@ func findCache(progress io.Writer) (*Binaries, error) {
 
 // Path is where a program is, or will be when it is built.
 func (b *Binaries) Path(name string) string {
-	if given := filepath.Join(b.given, name); b.given != "" && Executable(given) {
+	if given := filepath.Join(b.given, name); b.given != "" && slices.Contains(taken, name) && Executable(given) {
 		return given
 	}
 	return filepath.Join(b.cache, name)
@@ -100,32 +103,38 @@ func (b *Binaries) checkGiven(ctx context.Context) error {
 	if !filepath.IsAbs(b.given) {
 		errs = append(errs, errors.New("expected an absolute path"))
 	}
-	for _, name := range Given {
-		switch _, err := os.Stat(filepath.Join(b.given, name)); {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("it has no %s", name))
-		case !Executable(filepath.Join(b.given, name)):
-			errs = append(errs, fmt.Errorf("its %s is not executable", name))
-		}
-	}
-	etcd := majorMinor(pinned(Minor(), "go.etcd.io/etcd/server/v3"))
-	for name, want := range map[string]string{"etcd": etcd, "kube-apiserver": Minor(), "kube-controller-manager": Minor(), "kubectl": Minor()} {
-		path := filepath.Join(b.given, name)
-		if !Executable(path) {
-			continue // said already, or not needed
-		}
-		args := []string{"--version"}
-		if name == "kubectl" {
-			args = []string{"version", "--client"}
-		}
-		out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
-		if found := majorMinor(string(out)); err != nil || found != want {
-			errs = append(errs, fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want))
-		}
+	for _, name := range taken {
+		errs = append(errs, checkProgram(ctx, filepath.Join(b.given, name)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("use %s=%s: %s; unset it, or install %s of Kubernetes %s there: setup-envtest use %[5]s",
 			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(Given, ", "), Minor())
+	}
+	return nil
+}
+
+// checkProgram checks that a program of KUBEBUILDER_ASSETS is there, if it must, can be run, and is of the right version.
+func checkProgram(ctx context.Context, path string) error {
+	name := filepath.Base(path)
+	if _, err := os.Stat(path); err != nil {
+		if slices.Contains(Given, name) {
+			return fmt.Errorf("it has no %s", name)
+		}
+		return nil
+	}
+	if !Executable(path) {
+		return fmt.Errorf("its %s is not executable", name)
+	}
+	want, args := Minor(), []string{"--version"}
+	switch name {
+	case "etcd":
+		want = majorMinor(pinned(Minor(), "go.etcd.io/etcd/server/v3"))
+	case "kubectl":
+		args = []string{"version", "--client"}
+	}
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if found := majorMinor(string(out)); err != nil || found != want {
+		return fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
 	}
 	return nil
 }

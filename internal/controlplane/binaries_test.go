@@ -55,6 +55,7 @@ func TestGivenBinaries(t *testing.T) {
 		"an old etcd":       {other: map[string]string{"etcd": says("etcd Version: 3.4.13")}, want: []string{"etcd is of version 3.4, expected 3.6"}},
 		"two missing":       {other: map[string]string{"kubectl": "-", "etcd": "-"}, want: []string{"it has no kubectl", "it has no etcd"}},
 		"one that fails":    {other: map[string]string{"etcd": "echo broken; exit 3"}, want: []string{"broken", "exit status 3", "expected 3.6"}},
+		"another program":   {other: map[string]string{"kube-proxy": says("Kubernetes v1.34.1")}},
 		"old controllers":   {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")}, want: []string{"kube-controller-manager is of version 1.34, expected 1.36"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,9 +86,12 @@ func TestGivenBinaries(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, "kubectl"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.WriteFile(filepath.Join(dir, "kube-controller-manager"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		t.Setenv(assetsVariable, dir)
 		_, err := Find(t.Context(), io.Discard)
-		wantError(t, err, "its kubectl is not executable", "setup-envtest use 1.36")
+		wantError(t, err, "its kubectl is not executable", "its kube-controller-manager is not executable", "setup-envtest use 1.36")
 	})
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
@@ -171,9 +175,14 @@ func TestCannotBuild(t *testing.T) {
 	t.Run("no space", func(t *testing.T) {
 		b := emptyCache(t)
 		dir := t.TempDir()
-		script(t, filepath.Join(dir, "go"), "#!/bin/sh\n[ \"$1\" = build ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
+		script(t, filepath.Join(dir, "go"), `[ "$1" = build ] || exit 0
+[ -e "`+dir+`/space" ] || { echo 'write /tmp/x: no space left on device' >&2; exit 1; }
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 		wantError(t, b.Ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
+		script(t, filepath.Join(dir, "space"), "")
+		wantError(t, b.Ensure(t.Context(), "etcd"))
 	})
 }
 

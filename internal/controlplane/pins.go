@@ -14,8 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/mod/modfile"
 )
 
 // pins are the modules of which the programs of a control plane are built. They are plain files, because a module zip leaves
@@ -72,17 +70,12 @@ var programs = []program{
 	{"proxy-agent", konnectivityPins, "sigs.k8s.io/apiserver-network-proxy/cmd/agent"},
 }
 
-// pinned returns the version without its v that the pins have of a module, or nothing.
+// pinned returns the version without its v that the pins have of a module, or nothing. golang.org/x/mod would read it too, but would be
+// downloaded before the first word of a command can say what to do where that fails.
 func pinned(set, module string) string {
-	data := pinsFile(set + ".mod")
-	mod, err := modfile.ParseLax(set+".mod", data, nil)
-	if err != nil {
-		panic(err) // it is compiled in
-	}
-	for _, required := range mod.Require {
-		if required.Mod.Path == module {
-			return strings.TrimPrefix(required.Mod.Version, "v")
-		}
+	required := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` v(\S+)`)
+	if version := required.FindSubmatch(pinsFile(set + ".mod")); version != nil {
+		return string(version[1])
 	}
 	return ""
 }

@@ -233,6 +233,17 @@ func TestNoSpace(t *testing.T) {
 		})
 		_, err := Start(t.Context(), Options{Dir: dir})
 		wantError(t, err, "no space left on device", dir)
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=1g"); err != nil {
+			t.Fatal(err)
+		}
+		e, err := Start(t.Context(), Options{Dir: dir})
+		if err != nil {
+			t.Errorf("with space, after %s: %v", size, err)
+			continue
+		}
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ func firstRun(cpus int, given bool) string {
 	if given {
 		return fmt.Sprintf("First run with %d CPUs: in an empty cache the server takes about %d minutes to compile. kube-controller-manager follows while you use the API.", cpus, 1+4/cpus)
 	}
-	return fmt.Sprintf("First run with %d CPUs: in an empty cache it takes %d to %d minutes. It downloads 0.7 GB of modules and compiles the server, etcd, kube-apiserver and kubectl.",
+	return fmt.Sprintf("First run with %d CPUs: in an empty cache it takes %d to %d minutes. It downloads 0.7 GB of modules and compiles the server, etcd, kube-apiserver and kubectl. "+
+		"kube-controller-manager follows while you use the API.",
 		cpus, 1+10/cpus, 2+16/cpus)
 }

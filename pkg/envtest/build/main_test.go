@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,5 +16,38 @@ func TestGivenBinariesFirst(t *testing.T) {
 	err := build(t.Context(), filepath.Join(t.TempDir(), "run"), "./nowhere")
 	if err == nil || !strings.Contains(err.Error(), "it has no kube-apiserver") {
 		t.Errorf("got %v, want what KUBEBUILDER_ASSETS lacks", err)
+	}
+}
+
+// TestFirstRun: the first words tell what will happen, and how long it takes here.
+func TestFirstRun(t *testing.T) {
+	for _, tc := range []struct {
+		cpus  int
+		given bool
+		want  []string
+	}{
+		{1, false, []string{"with 1 CPUs", "11 to 18 minutes", "downloads 0.7 GB", "etcd, kube-apiserver and kubectl", "kube-controller-manager follows"}},
+		{2, false, []string{"with 2 CPUs", "6 to 10 minutes"}},
+		{8, false, []string{"2 to 4 minutes"}},
+		{2, true, []string{"the server takes about 3 minutes", "kube-controller-manager follows"}},
+	} {
+		got := firstRun(tc.cpus, tc.given)
+		for _, want := range tc.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("with %d CPUs, programs given: %v: got %q, want %q in it", tc.cpus, tc.given, got, want)
+			}
+		}
+	}
+}
+
+// TestFirstRunWithoutNetwork: the command itself needs no module, so that it can say what is missing.
+func TestFirstRunWithoutNetwork(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", filepath.Join(t.TempDir(), "run"), "../run")
+	cmd.Env = append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOPROXY=off")
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"First run with ", "run: go build ../run", "GOPROXY=off", "it needs the Go module proxy once"} {
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("got %v and\n%s\nwant %q", err, out, want)
+		}
 	}
 }
