@@ -74,6 +74,21 @@ func (p *procedure) isEmpty(ctx context.Context, s certs.Service) bool {
 	return true
 }
 
+// leftOut leaves an API of others out from now on where the rotation cannot be why it fails: the CA stays, so does the name in the certificate,
+// and the certificate in use is not answered or believed either.
+func (p *procedure) leftOut(ctx context.Context, s certs.Service, err error) bool {
+	if p.makeCA != nil || s == p.opts.Service || p.answersEverywhere(ctx, p.opts.Service) != nil {
+		return false
+	}
+	if p.answersEverywhere(ctx, s) == nil && p.believes(ctx, s) == nil {
+		return false
+	}
+	name := s.Namespace + "/" + s.Name
+	p.state.Others[name] = LookNone
+	p.note(fmt.Sprintf("Service %s is left out from now on: %v", name, err))
+	return true
+}
+
 // believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.
 func (p *procedure) believes(ctx context.Context, s certs.Service) error {
 	proxy, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
@@ -134,7 +149,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
 			}
 			return nil
-		}); err != nil && !p.isEmpty(ctx, service) {
+		}); err != nil && !p.isEmpty(ctx, service) && !p.leftOut(ctx, service, err) {
 			return err
 		}
 	}
@@ -166,7 +181,7 @@ func (p *procedure) proxyAnswers(ctx context.Context) error {
 		return err
 	}
 	for _, service := range services {
-		if err := p.answersEverywhere(ctx, service); err != nil && !p.isEmpty(ctx, service) {
+		if err := p.answersEverywhere(ctx, service); err != nil && !p.isEmpty(ctx, service) && !p.leftOut(ctx, service, err) {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 )
 
 // TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being replaced.
@@ -106,5 +107,46 @@ func TestOtherAPIsLater(t *testing.T) {
 			t.Errorf("%s is taken back while another does not answer: %v", tc.rotation, err)
 		}
 		f.checkAborted(b)
+	}
+}
+
+// TestOtherAPIFails: an API of somebody else that stops answering within a run keeps the front proxy's certificate from nothing, as the new one is
+// of the same CA and has the same name. One that believes the old certificate and not the new one does.
+func TestOtherAPIFails(t *testing.T) {
+	for _, tc := range []struct {
+		rotation, step string
+		probe          cluster.ProbeResult
+		blocked        bool
+	}{
+		{ProxyClient, "stage", "", false}, {ProxyClient, "switch", "", false}, {ProxyClient, "stage", cluster.NotTrusted, true},
+		{FrontProxyCA, "trust", "", true}, {FrontProxyCA, "switch", "", true},
+	} {
+		f := newFake(t)
+		b := f.before()
+		f.farEndpoints, f.hasFar = nil, true
+		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
+		opts := f.options(tc.rotation)
+		progress := opts.Progress
+		opts.Progress = func(e Event) {
+			progress(e)
+			if e.Step != tc.step || e.Type != EventStarted {
+				return
+			}
+			if tc.probe == "" {
+				f.down = "v1.far"
+			}
+			f.farProbe = tc.probe
+		}
+		state, err := Run(t.Context(), opts)
+		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked {
+			t.Errorf("%s, another fails in %s, probe %q: got %v, want blocked: %t", tc.rotation, tc.step, tc.probe, err, tc.blocked)
+		}
+		if tc.blocked {
+			continue
+		}
+		f.checkEnd(b, tc.rotation)
+		if got := state.Others["elsewhere/far"]; got != LookNone {
+			t.Errorf("%s, another fails in %s: it is looked at in the way %q, want it left out", tc.rotation, tc.step, got)
+		}
 	}
 }

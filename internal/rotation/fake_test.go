@@ -48,9 +48,10 @@ type fakeCluster struct {
 	proxies  []string          // the directories of the kube-apiservers
 	kubeadm  bool              // they read kubeadm's files beside those
 	version  int
-	trusted  certs.Bundle // of the trust ConfigMap
-	names    string       // allowed ones, JSON
-	users    string       // the CAs of users, PEM
+	trusted  certs.Bundle    // of the trust ConfigMap
+	names    string          // allowed ones, JSON
+	users    string          // the CAs of users, PEM
+	leases   []certs.Service // that are held
 	// left is how many calls are answered until the process is killed; negative means all.
 	left int
 	// worlds is, for each call, all that outlives the process then; nil means that nobody asks.
@@ -58,6 +59,7 @@ type fakeCluster struct {
 	// Faults.
 	stuckLeaf  *x509.Certificate   // what an endpoint serves whatever its file says
 	unseen     bool                // a kube-apiserver does not see changes
+	restarts   bool                // a kube-apiserver has taken itself out of the list
 	probe      cluster.ProbeResult // instead of the right one
 	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, besides that of dir
 	failAnswer func() error
@@ -67,9 +69,11 @@ type fakeCluster struct {
 	skew       time.Duration   // of the clock
 	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer
 	down       string          // an APIService that does not answer
-	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none.
+	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none, unless it has them.
 	farEndpoints error
-	cutOff       error // why the endpoint that is not ready cannot be reached, instead of a refused connection
+	hasFar       bool
+	farProbe     cluster.ProbeResult // what they make of a certificate that is not in use; empty: the right thing
+	cutOff       error               // why the endpoint that is not ready cannot be reached, instead of a refused connection
 	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
 	restarted  certs.Bundle
 	until      time.Time
@@ -279,7 +283,7 @@ func (f *fakeCluster) options(rotation string) Options {
 		Now:      func() time.Time { f.step(); return f.now },
 		Wait:     func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
 		Progress: func(Event) { f.step(); f.mustAnswer() },
-		wrote:    f.step, FrontProxyClientDirs: f.given(),
+		wrote:    func() { f.step(); f.mustHold(service) }, FrontProxyClientDirs: f.given(),
 	}
 	if f.secrets.Cluster != nil {
 		opts.Dir, opts.Secret, opts.CASecret = "", "s", "ca"

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,7 +63,7 @@ func (f *fakeCluster) AggregatedServices(context.Context) ([]certs.Service, erro
 
 func (f *fakeCluster) Endpoints(_ context.Context, s certs.Service) ([]cluster.Endpoint, error) {
 	f.step()
-	if s.Name == "far" {
+	if s.Name == "far" && !f.hasFar {
 		return nil, f.farEndpoints
 	}
 	return []cluster.Endpoint{{Address: "10.0.0.1:443", Ready: true}, {Address: "10.0.0.2:443"}}, nil
@@ -70,6 +71,9 @@ func (f *fakeCluster) Endpoints(_ context.Context, s certs.Service) ([]cluster.E
 
 func (f *fakeCluster) KubeAPIServers(context.Context) ([]string, error) {
 	f.step()
+	if f.restarts {
+		return []string{"https://10.0.1.1"}, nil
+	}
 	return []string{"https://10.0.1.1", "https://10.0.1.2"}, nil
 }
 
@@ -89,8 +93,13 @@ func (f *fakeCluster) MayChangeTrust(context.Context, certs.Service) error {
 
 func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, remove certs.Bundle) error {
 	f.step()
+	f.mustHold(service)
 	for _, b := range []*certs.Bundle{&f.caBundle, &f.second} {
-		*b, f.version = b.Merge(f.now, add...).Without(remove...), f.version+1
+		next := b.Merge(f.now, add...).Without(remove...)
+		if owned := cluster.OwnedByOthers(f.apiService("v1.widgets", *b)); owned != nil && !sameCAs(next, *b) {
+			return owned
+		}
+		*b, f.version = next, f.version+1
 		f.step()
 		f.mustAnswer()
 		if err := f.answerLost(); err != nil {
@@ -100,8 +109,18 @@ func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, re
 	return nil
 }
 
-func (f *fakeCluster) Exclusive(ctx context.Context, _ certs.Service, do func(context.Context) error) error {
+func (f *fakeCluster) Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error {
+	f.leases = append(f.leases, s)
+	defer func() { f.leases = f.leases[:len(f.leases)-1] }()
 	return do(ctx)
+}
+
+// mustHold fails the test when something is written without the Lease.
+func (f *fakeCluster) mustHold(s certs.Service) {
+	f.t.Helper()
+	if !slices.Contains(f.leases, s) {
+		f.t.Errorf("a write without the Lease of %s/%s; held are %v", s.Namespace, s.Name, f.leases)
+	}
 }
 
 // answerLost is what a client gets when the connection ends after its write.
@@ -156,6 +175,8 @@ func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, s c
 		return "", errors.New("connection refused")
 	case s.Name == "strange":
 		return cluster.Inconclusive, nil
+	case s.Name == "far" && f.farProbe != "" && !proxy.Certificate.Equal(f.cert(certs.FrontProxyClientDir)):
+		return f.farProbe, nil
 	case f.probe != "":
 		return f.probe, nil
 	case f.verify(proxy.Certificate, f.trusted, x509.ExtKeyUsageClientAuth) != nil:
@@ -179,6 +200,8 @@ func (f *fakeCluster) ChangeFrontProxyCAs(_ context.Context, add, remove certs.B
 	if len(dryRun) > 0 {
 		return f.forbidden
 	}
+	f.mustHold(service)
+	f.mustHold(FrontProxy)
 	f.trusted = f.trusted.Merge(f.now, add...).Without(remove...)
 	f.step()
 	f.mustAnswer()

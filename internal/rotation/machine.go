@@ -132,15 +132,15 @@ func stopping(seen func(context.Context) error) func(context.Context) error {
 }
 
 // hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again within the timeout, and
-// the hold begins anew then, as it does in a run that takes the step up: what nobody looked at does not count. What is lost again and again is
-// kept so by somebody else, and blocks.
+// the hold starts over then, as it does in a run that takes the step up: what nobody looked at does not count. What is lost again and again is
+// kept so by somebody else, and blocks. The hold also starts over when a kube-apiserver or an endpoint comes or goes.
 func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
 	if !s.hold {
 		return nil
 	}
 	p.event(s, EventHolding, "for "+p.opts.Hold.Round(time.Second).String())
 	began, losses := p.opts.Now(), 0
-	for since := began; ; {
+	for since, before := began, p.processes(ctx); ; {
 		if lost := seen(ctx); lost != nil {
 			if losses++; losses > maxLosses {
 				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Aborting: p.state.Aborting,
@@ -151,6 +151,10 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			}
 			since = p.opts.Now()
 		}
+		if now := p.processes(ctx); !slices.Equal(now, before) {
+			p.event(s, EventWaiting, fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
+			since, before = p.opts.Now(), now
+		}
 		left := since.Add(p.opts.Hold).Sub(p.opts.Now())
 		if left <= 0 {
 			return nil
@@ -159,6 +163,24 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			return p.interrupted(s, err)
 		}
 	}
+}
+
+// processes are the kube-apiservers and the endpoints of the Service. One that is restarted in order takes itself out of the list meanwhile, so
+// that nothing else tells. Where a list cannot be had, what the step looks at says so.
+func (p *procedure) processes(ctx context.Context) []string {
+	if p.opts.Observer == nil {
+		return nil
+	}
+	out, _ := p.opts.Observer.KubeAPIServers(ctx)
+	endpoints, _ := p.opts.Observer.Endpoints(ctx, p.opts.Service)
+	out = slices.Clone(out)
+	for _, e := range endpoints {
+		if e.Ready {
+			out = append(out, e.Address)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // maxLosses lets endpoints be replaced one after the other while a step holds.
@@ -209,18 +231,32 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 }
 
 // block records why a step stopped and leaves a safe state: after a step of distrust the old CA is trusted again, all
-// steps of distrust are open, and the rotation can be aborted.
+// steps of distrust are open, and the rotation can be aborted. The same goes for a step that does harm now.
 func (p *procedure) block(ctx context.Context, i int, err error) error {
 	blocked, ok := errors.AsType[*BlockedError](err)
 	if !ok {
 		return err
 	}
 	s := &p.steps[i]
-	for ; i >= 0 && p.steps[i].kind == Distrust; i-- {
-		if err := p.undo(ctx, &p.steps[i]); err != nil {
+	for ; i >= 0; i-- {
+		last := &p.steps[i]
+		if last.kind != Distrust {
+			harm := last.harm(ctx)
+			if harm == nil {
+				break
+			}
+			if !isRefusal(blocked.Missing) { // which says it
+				blocked.Missing = fmt.Errorf("%w; %w", blocked.Missing, harm)
+			}
+		}
+		err := p.undo(ctx, last)
+		if failed, ok := errors.AsType[*BlockedError](err); ok {
+			blocked.NotTakenBack = fmt.Errorf("step %s could not be taken back: %w", last.name, failed.Missing)
+			break
+		} else if err != nil {
 			return errors.Join(err, blocked)
 		}
-		blocked.TookBack = true
+		blocked.TookBack = last.kind
 	}
 	p.state.Blocked = blocked.Error()
 	p.event(s, EventBlocked, blocked.Missing.Error())

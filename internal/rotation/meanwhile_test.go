@@ -13,7 +13,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
 // TestRevertedLater: a bundle that is put back between two runs is written again before anything relies on it.
@@ -76,6 +80,31 @@ func TestSeenDuringHold(t *testing.T) {
 		}
 		f.checkEnd(b, ServingCA)
 	})
+	t.Run("a kube-apiserver restarts in order", func(t *testing.T) {
+		f := newFake(t)
+		opts := f.options(ServingCA)
+		var holding, back time.Time
+		opts.Progress = func(e Event) {
+			switch {
+			case e.Step == "trust" && e.Type == EventHolding:
+				holding = e.Time
+			case e.Step == "trust" && e.Type == EventFinished && (back.IsZero() || e.Time.Sub(back) < f.hold):
+				t.Errorf("held until %s after the kube-apiserver was back at %s, want %s more", e.Time, back, f.hold)
+			}
+		}
+		wait := opts.Wait
+		opts.Wait = func(ctx context.Context, d time.Duration) error {
+			if f.restarts {
+				f.restarts, back = false, f.now
+			} else if !holding.IsZero() && back.IsZero() && f.now.Sub(holding) >= f.hold/2 {
+				f.restarts = true
+			}
+			return wait(ctx, d)
+		}
+		if _, err := Run(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("away for a moment", func(t *testing.T) {
 		f := newFake(t)
 		b := f.before()
@@ -106,6 +135,59 @@ func TestSeenDuringHold(t *testing.T) {
 		}
 		f.checkEnd(b, ServingCA)
 	})
+}
+
+// TestTakenOver: where another field manager takes a caBundle over and the new CA out of it, so that certgen may not put it back, the old
+// certificate is served again at once. When the field is certgen's again, the rotation goes on to its end.
+func TestTakenOver(t *testing.T) {
+	for _, step := range []string{"switch", "distrust"} {
+		t.Run(step, func(t *testing.T) {
+			f := newFake(t)
+			b := f.before()
+			opts := f.options(ServingCA)
+			wait, taken := opts.Wait, false
+			take := func() {
+				f.caBundle, taken = certs.Bundle{b.servingCA}, true
+				f.register = func(a *apiregistrationv1.APIService) {
+					*a = clustertest.OwnedBy(*a, "helm", metav1.ManagedFieldsOperationApply)
+				}
+			}
+			holds := false
+			opts.Progress = func(e Event) {
+				if e.Type != EventUndone || e.Step != "distrust" { // that comes right before the other
+					f.mustAnswer()
+				}
+				holds = e.Step == "switch" && e.Type == EventHolding
+				if step == "distrust" && e.Step == step && e.Type == EventStarted {
+					take()
+				}
+			}
+			opts.Wait = func(ctx context.Context, d time.Duration) error {
+				if taken {
+					f.mustAnswer() // nothing is waited for while there are no answers
+				} else if step == "switch" && holds {
+					take()
+				}
+				return wait(ctx, d)
+			}
+			_, err := Run(t.Context(), opts)
+			blocked, ok := errors.AsType[*BlockedError](err)
+			if !ok || blocked.Step != step || blocked.TookBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use again") {
+				t.Fatalf("got %v, want it blocked at %s, the old certificate in use and helm named", err, step)
+			}
+			if !f.cert(certs.ServingDir).Equal(b.serving) {
+				t.Error("the new certificate is in use, which a caBundle does not trust")
+			}
+			f.register = nil
+			if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !f.cert(certs.ServingDir).Equal(b.serving) {
+				t.Errorf("got %v, want trust to be established again first", err)
+			}
+			if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+				t.Fatal(err)
+			}
+			f.checkEnd(b, ServingCA)
+		})
+	}
 }
 
 // TestOldCATakenOut: somebody distrusts the old CA while the new certificate is served. The rotation goes on; to take it back would leave users

@@ -202,12 +202,12 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 
 // underLease reads the Secrets, unless it is a directory, under the Lease: what they hold may not change meanwhile.
 func underLease(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (state *State, err error) {
-	err = opts.exclusive(ctx, func(ctx context.Context) error {
-		if opts.Observer != nil {
-			if err := cluster.CheckClock(ctx, opts.Observer); err != nil {
-				return err
-			}
+	if opts.Observer != nil { // before the Lease, which is something written
+		if err := cluster.CheckClock(ctx, opts.Observer); err != nil {
+			return nil, err
 		}
+	}
+	err = opts.exclusive(ctx, func(ctx context.Context) error {
 		if opts.store == nil {
 			if opts.store, err = openSecrets(ctx, opts); err != nil {
 				return err

@@ -110,6 +110,8 @@ func (s *secrets) path(elem ...string) string {
 		return secret(s.opts.Secret)
 	case elem[0] == certs.ServingDir:
 		return "key " + elem[1] + " of " + secret(s.opts.Secret)
+	case len(elem) == 1 && elem[0] == servingState:
+		return "the keys " + keyOf(servingState, "*") + " of " + secret(s.opts.CASecret)
 	case len(elem) == 1:
 		return secret(s.opts.CASecret)
 	}

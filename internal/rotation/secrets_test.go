@@ -3,12 +3,15 @@
 package rotation
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -159,8 +162,40 @@ func TestRotateHeld(t *testing.T) {
 	if !ok {
 		t.Fatalf("got a store %T", f.store())
 	}
+	f.leases = []certs.Service{service}
 	if _, err := Run(t.Context(), f.options("").held(store, ServingCA)); err != nil {
 		t.Fatal(err)
 	}
 	f.checkEnd(b, ServingCA)
+}
+
+// TestDamagedPair: where what a rotation stored beside its record cannot be read, it is blocked, and does as its error says when the keys are removed.
+func TestDamagedPair(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b := f.before()
+	f.runTo(ServingCA, "trust", EventFinished)
+	secret := secretIn(t, f, "ca")
+	secret.Data["rotation.new.serving.tls.key"] = []byte("damaged")
+	update := func() {
+		if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update()
+	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
+		_, err := do(t.Context(), f.options(ServingCA))
+		if err == nil || !strings.Contains(err.Error(), "to give this rotation up, remove the keys rotation.* of Secret demo/ca: ") {
+			t.Errorf("got %v, want what to remove", err)
+		}
+	}
+	secret = secretIn(t, f, "ca")
+	maps.DeleteFunc(secret.Data, func(key string, _ []byte) bool { return strings.HasPrefix(key, "rotation.") })
+	update()
+	f.now = f.now.Add(time.Minute)
+	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+		t.Fatal(err)
+	}
+	if f.cert(certs.ServingDir).Equal(b.serving) || f.caBundle.Contains(b.servingCA) {
+		t.Error("the CA was not replaced by the rotation that followed")
+	}
 }

@@ -3,11 +3,14 @@
 package rotation
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
@@ -46,6 +49,7 @@ func (p *procedure) servingCA() {
 			observed: p.trustingNext(p.nextServed),
 			undo:     func(ctx context.Context) error { return p.switchLeaf(ctx, p.before(0), p.writeOld, p.bothTrusted) },
 			undone:   p.liveServed,
+			harms:    p.nextTakenOut,
 		},
 		{
 			name: "distrust", kind: Distrust,
@@ -53,7 +57,11 @@ func (p *procedure) servingCA() {
 				"When a kube-apiserver gets no answer then, both CAs are put back at once",
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
 			undo: func(ctx context.Context) error {
-				return p.changeTrust(ctx, certs.Bundle{p.oldCA, p.nextCA}, nil, p.writeNew, p.bothTrusted)
+				err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.oldCA, p.nextCA}, nil)
+				if _, owned := errors.AsType[*cluster.OwnedError](err); err != nil && !owned { // what others keep is as they want it
+					return err
+				}
+				return p.writeNew(p.bothTrusted)
 			},
 		},
 		p.finishStep(),
@@ -76,18 +84,35 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 }
 
 // trustingNext puts the new CA back whenever something is not seen, since somebody may have taken it out while servers have a certificate of it,
-// and still returns what was missing. The old one is not put back: another rotation may have distrusted it.
+// and still returns what was missing. The old one is not put back: another rotation may have distrusted it. Where somebody else keeps a caBundle
+// since, no waiting helps.
 func (p *procedure) trustingNext(seen func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		missing := seen(ctx)
 		if missing == nil {
 			return nil
 		}
-		if err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil); err != nil {
-			return fmt.Errorf("%w; to put it back failed: %w", missing, err)
+		err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil)
+		if _, owned := errors.AsType[*cluster.OwnedError](err); owned {
+			return &stopError{fmt.Errorf("%w; to put the new CA back failed: %w", missing, err)}
+		} else if err != nil {
+			return fmt.Errorf("%w; to put the new CA back failed: %w", missing, err)
 		}
 		return missing
 	}
+}
+
+// nextTakenOut returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it: certgen may not put it back, and
+// users get no answers while servers have a certificate of it.
+func (p *procedure) nextTakenOut(ctx context.Context) error {
+	apiServices, err := p.apiServices(ctx)
+	for _, a := range apiServices {
+		owned := cmp.Or(cluster.InjectedBy(a), cluster.OwnedByOthers(a))
+		if err == nil && owned != nil && !certs.LenientBundle(a.Spec.CABundle).Contains(p.nextCA) {
+			return owned
+		}
+	}
+	return nil
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.

@@ -46,6 +46,15 @@ type step struct {
 	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. The last step, which removes what undo
 	// needs, has none.
 	undo, undone func(context.Context) error
+	// harms returns why what the step did takes answers from users now, so that block undoes it. Steps of distrust always are.
+	harms func(context.Context) error
+}
+
+func (s *step) harm(ctx context.Context) error {
+	if s.harms == nil {
+		return nil
+	}
+	return s.harms(ctx)
 }
 
 // procedure is one rotation: its steps, and what they share.
@@ -134,22 +143,27 @@ func (e *waitError) Unwrap() error { return e.error }
 type BlockedError struct {
 	Rotation, Step string
 	Waited         time.Duration
-	Missing        error // what was not seen
-	TookBack       bool  // the step trusted the old CA no more, and that was taken back
-	Aborting       bool  // the step was being taken back
+	Missing        error    // what was not seen
+	TookBack       StepKind // of the steps that were taken back, the first
+	NotTakenBack   error    // why one of them was not
+	Aborting       bool     // the step was being taken back
 }
 
 func (e *BlockedError) Error() string {
-	taken, remedy := "", "run the same command again, or take it back with --abort"
-	if e.TookBack {
-		taken = " the old CA is trusted again;"
+	state, remedy := "what is in use stays trusted", "run the same command again, or take it back with --abort"
+	switch {
+	case e.NotTakenBack != nil:
+		state = e.NotTakenBack.Error()
+	case e.TookBack == Distrust:
+		state = "the old CA is trusted again; " + state
+	case e.TookBack == Identity:
+		state = "the old certificate is in use again; " + state
 	}
 	if e.Aborting {
 		remedy = "run --abort again"
 	}
-	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v;%s what is in use stays trusted; "+
-		"put that right and %s",
-		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, taken, remedy)
+	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v; %s; put that right and %s",
+		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, state, remedy)
 }
 
 func (e *BlockedError) Unwrap() error { return e.Missing }
