@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -84,6 +86,67 @@ func TestReverted(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Await(perStep)
+}
+
+// TestTakenOver: while the new certificate is served, another field manager takes the caBundles over and the new CA out of them. certgen may not
+// put it back: it has the old certificate served again at once, and requests fail no longer than that takes. When the field is certgen's again, the
+// rotation goes on.
+func TestTakenOver(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	configs, err := shared.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken atomic.Bool
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "taken", Tolerate: func(string, error) bool { return taken.Load() }})
+	defer l.End()
+	serving := filepath.Join(shared.PKI(), certs.ServingDir)
+	old, before := certificate(t, serving), bundle(t, filepath.Join(serving, certs.BundleFile))
+	opts := rotation.Options{
+		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second, Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
+	}
+	var at time.Time
+	opts.Progress = func(e rotation.Event) {
+		switch {
+		case e.Step == "switch" && e.Type == rotation.EventHolding && !taken.Load():
+			l.Await(perStep)
+			taken.Store(true)
+			at = time.Now()
+			applyAs(t, c, "helm", before)
+		case e.Step == "switch" && e.Type == rotation.EventHolding: // of what is taken back, which is seen everywhere
+			t.Logf("the old certificate was seen in use everywhere %s after", time.Since(at).Round(100*time.Millisecond))
+			taken.Store(false)
+			l.Enter("taken back")
+			l.Await(perStep)
+		}
+	}
+	_, err = rotation.Run(t.Context(), opts)
+	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.TookBack != rotation.Identity || !strings.Contains(err.Error(), "helm") || !certificate(t, serving).Equal(old) {
+		t.Fatalf("got %v, want it blocked, helm named, and the old certificate in use", err)
+	}
+	takeOver(t, c)
+	l.Enter("run again")
+	opts.Progress, opts.Hold = nil, time.Second
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	l.Await(perStep)
+}
+
+// applyAs applies a caBundle to each APIService of the Service as another field manager that forces its will.
+func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
+	t.Helper()
+	all, err := c.APIServices(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		config := apiregistrationv1ac.APIService(a.Name).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(cas.PEM()...))
+		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(t.Context(), config, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestEndpointAway: a server stops while certgen holds, and is started again. The hold then starts over. No request fails before or after that.
