@@ -44,21 +44,15 @@ func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 		look = LookAnswer
 		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
 	}
-	if p.state.Others == nil {
-		p.state.Others = map[string]Look{}
-	}
-	p.state.Others[name] = look
+	p.state.look(s, look)
 	return look
 }
 
 // lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used.
 func (p *procedure) lookAgain() {
-	for i := range p.steps {
-		if s := &p.steps[i]; p.makeCA != nil && s.kind == Identity && p.record(s) != nil {
-			return
-		}
+	if p.makeCA == nil || !p.switched() {
+		p.state.Others = nil
 	}
-	p.state.Others = nil
 }
 
 // isEmpty is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it does not answer.
@@ -74,19 +68,43 @@ func (p *procedure) isEmpty(ctx context.Context, s certs.Service) bool {
 	return true
 }
 
-// leftOut leaves an API of others out from now on where the rotation cannot be why it fails: the CA stays, so does the name in the certificate,
-// and the certificate in use is not answered or believed either.
+// excuse returns what is wrong with an API of the Service, unless that says nothing about the rotation.
+func (p *procedure) excuse(ctx context.Context, s certs.Service, err error) error {
+	if err == nil {
+		delete(p.failing, s)
+		return nil
+	}
+	if p.isEmpty(ctx, s) || p.leftOut(ctx, s, err) {
+		return nil
+	}
+	return err
+}
+
+// leftOut leaves an API of others out from now on when it has failed for half of the timeout and the rotation cannot be why: the CA stays, so does
+// the name in the certificate, and the certificate in use is not answered or believed either. After the switch that is the new one, which must
+// have been believed before.
 func (p *procedure) leftOut(ctx context.Context, s certs.Service, err error) bool {
-	if p.makeCA != nil || s == p.opts.Service || p.answersEverywhere(ctx, p.opts.Service) != nil {
+	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.look(ctx, s) != LookProbe || p.answersEverywhere(ctx, p.opts.Service) != nil {
 		return false
 	}
 	if p.answersEverywhere(ctx, s) == nil && p.believes(ctx, s) == nil {
 		return false
 	}
-	name := s.Namespace + "/" + s.Name
-	p.state.Others[name] = LookNone
-	p.note(fmt.Sprintf("Service %s is left out from now on: %v", name, err))
+	since, known := p.failing[s]
+	if !known {
+		p.failing[s] = p.opts.Now()
+	}
+	if !known || p.opts.Now().Sub(since) < p.opts.Timeout/2 {
+		return false
+	}
+	p.state.look(s, LookNone)
+	p.note(fmt.Sprintf("Service %s/%s is left out from now on: %v", s.Namespace, s.Name, err))
 	return true
+}
+
+// switched is true when a new certificate may be in use.
+func (p *procedure) switched() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == Identity && p.record(&s) != nil })
 }
 
 // believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.
@@ -138,7 +156,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 	}
 	probed := 0
 	for _, service := range services {
-		if err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
+		err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
 			probed++
 			switch {
 			case got != want && got != cluster.Believed && got != cluster.NotTrusted:
@@ -149,7 +167,8 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
 			}
 			return nil
-		}); err != nil && !p.isEmpty(ctx, service) && !p.leftOut(ctx, service, err) {
+		})
+		if err := p.excuse(ctx, service, err); err != nil {
 			return err
 		}
 	}
@@ -181,7 +200,7 @@ func (p *procedure) proxyAnswers(ctx context.Context) error {
 		return err
 	}
 	for _, service := range services {
-		if err := p.answersEverywhere(ctx, service); err != nil && !p.isEmpty(ctx, service) && !p.leftOut(ctx, service, err) {
+		if err := p.excuse(ctx, service, p.answersEverywhere(ctx, service)); err != nil {
 			return err
 		}
 	}

@@ -110,20 +110,21 @@ func TestOtherAPIsLater(t *testing.T) {
 	}
 }
 
-// TestOtherAPIFails: an API of somebody else that stops answering within a run keeps the front proxy's certificate from nothing, as the new one is
-// of the same CA and has the same name. One that believes the old certificate and not the new one does.
+// TestOtherAPIFails: an API of somebody else that stops answering within a run keeps the front proxy's certificate from nothing where the new one
+// cannot be why: it is of the same CA and has the same name, and is not in use yet or was believed.
 func TestOtherAPIFails(t *testing.T) {
 	for _, tc := range []struct {
 		rotation, step string
-		probe          cluster.ProbeResult
+		told           bool                // its endpoints say what they believe
+		probe          cluster.ProbeResult // of the new certificate; empty: it does not answer at all
 		blocked        bool
 	}{
-		{ProxyClient, "stage", "", false}, {ProxyClient, "switch", "", false}, {ProxyClient, "stage", cluster.NotTrusted, true},
-		{FrontProxyCA, "trust", "", true}, {FrontProxyCA, "switch", "", true},
+		{ProxyClient, "stage", true, "", false}, {ProxyClient, "switch", true, "", false}, {ProxyClient, "stage", true, cluster.NotTrusted, true},
+		{ProxyClient, "switch", false, "", true}, {FrontProxyCA, "trust", true, "", true}, {FrontProxyCA, "switch", true, "", true},
 	} {
 		f := newFake(t)
 		b := f.before()
-		f.farEndpoints, f.hasFar = nil, true
+		f.hasFar = tc.told
 		f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
 		opts := f.options(tc.rotation)
 		progress := opts.Progress

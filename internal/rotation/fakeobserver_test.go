@@ -94,10 +94,14 @@ func (f *fakeCluster) MayChangeTrust(context.Context, certs.Service) error {
 func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, remove certs.Bundle) error {
 	f.step()
 	f.mustHold(service)
-	for _, b := range []*certs.Bundle{&f.caBundle, &f.second} {
+	var refused error
+	for i, b := range []*certs.Bundle{&f.caBundle, &f.second} {
 		next := b.Merge(f.now, add...).Without(remove...)
-		if owned := cluster.OwnedByOthers(f.apiService("v1.widgets", *b)); owned != nil && !sameCAs(next, *b) {
-			return owned
+		if owned := cluster.OwnedByOthers(f.apiService(fmt.Sprintf("v%d.widgets", i+1), *b)); owned != nil && !sameCAs(next, *b) {
+			if refused = owned; remove != nil {
+				return refused
+			}
+			continue
 		}
 		*b, f.version = next, f.version+1
 		f.step()
@@ -106,11 +110,11 @@ func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, re
 			return err
 		}
 	}
-	return nil
+	return refused
 }
 
 func (f *fakeCluster) Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error {
-	f.leases = append(f.leases, s)
+	f.leases, f.wasLeased = append(f.leases, s), true
 	defer func() { f.leases = f.leases[:len(f.leases)-1] }()
 	return do(ctx)
 }

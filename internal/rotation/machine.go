@@ -133,14 +133,15 @@ func stopping(seen func(context.Context) error) func(context.Context) error {
 
 // hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again within the timeout, and
 // the hold starts over then, as it does in a run that takes the step up: what nobody looked at does not count. What is lost again and again is
-// kept so by somebody else, and blocks. The hold also starts over when a kube-apiserver or an endpoint comes or goes.
+// kept so by somebody else, and blocks. Within the timeout the hold also starts over when a kube-apiserver or an endpoint comes or goes.
 func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
 	if !s.hold {
 		return nil
 	}
 	p.event(s, EventHolding, "for "+p.opts.Hold.Round(time.Second).String())
 	began, losses := p.opts.Now(), 0
-	for since, before := began, p.processes(ctx); ; {
+	before, _ := p.processes(ctx)
+	for since := began; ; {
 		if lost := seen(ctx); lost != nil {
 			if losses++; losses > maxLosses {
 				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Aborting: p.state.Aborting,
@@ -151,7 +152,8 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			}
 			since = p.opts.Now()
 		}
-		if now := p.processes(ctx); !slices.Equal(now, before) {
+		// Not for ever, as for an endpoint that comes and goes: all that are there are looked at anyway.
+		if now, ok := p.processes(ctx); ok && !slices.Equal(now, before) && p.opts.Now().Sub(began) < p.opts.Timeout {
 			p.event(s, EventWaiting, fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
 			since, before = p.opts.Now(), now
 		}
@@ -165,22 +167,22 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	}
 }
 
-// processes are the kube-apiservers and the endpoints of the Service. One that is restarted in order takes itself out of the list meanwhile, so
-// that nothing else tells. Where a list cannot be had, what the step looks at says so.
-func (p *procedure) processes(ctx context.Context) []string {
+// processes are the kube-apiservers and the ready endpoints of the Service. One that is restarted in order takes itself out of the list meanwhile,
+// so that nothing else tells.
+func (p *procedure) processes(ctx context.Context) (out []string, ok bool) {
 	if p.opts.Observer == nil {
-		return nil
+		return nil, false
 	}
-	out, _ := p.opts.Observer.KubeAPIServers(ctx)
-	endpoints, _ := p.opts.Observer.Endpoints(ctx, p.opts.Service)
-	out = slices.Clone(out)
+	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
+	endpoints, endpointsErr := p.opts.Observer.Endpoints(ctx, p.opts.Service)
+	out = slices.Clone(kubeAPIServers)
 	for _, e := range endpoints {
 		if e.Ready {
 			out = append(out, e.Address)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return out, err == nil && endpointsErr == nil
 }
 
 // maxLosses lets endpoints be replaced one after the other while a step holds.
@@ -249,18 +251,28 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 				blocked.Missing = fmt.Errorf("%w; %w", blocked.Missing, harm)
 			}
 		}
-		err := p.undo(ctx, last)
-		if failed, ok := errors.AsType[*BlockedError](err); ok {
-			blocked.NotTakenBack = fmt.Errorf("step %s could not be taken back: %w", last.name, failed.Missing)
+		if err := p.takeBack(ctx, last); err != nil {
+			if failed, ok := errors.AsType[*BlockedError](err); ok {
+				err = failed.Missing
+			}
+			blocked.NotTakenBack = fmt.Errorf("step %s could not be taken back: %w", last.name, err)
 			break
-		} else if err != nil {
-			return errors.Join(err, blocked)
 		}
 		blocked.TookBack = last.kind
 	}
 	p.state.Blocked = blocked.Error()
 	p.event(s, EventBlocked, blocked.Missing.Error())
 	return errors.Join(p.state.write(p.opts.store, p.set), blocked)
+}
+
+// takeBack undoes a step of a rotation that goes on later. Cut short, it is done again then.
+func (p *procedure) takeBack(ctx context.Context, s *step) error {
+	r := p.record(s)
+	r.ObservedAt, r.FinishedAt = nil, nil
+	if err := p.state.write(p.opts.store, p.set); err != nil {
+		return err
+	}
+	return p.undo(ctx, s)
 }
 
 // undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.

@@ -140,39 +140,45 @@ func TestSeenDuringHold(t *testing.T) {
 // TestTakenOver: where another field manager takes a caBundle over and the new CA out of it, so that certgen may not put it back, the old
 // certificate is served again at once. When the field is certgen's again, the rotation goes on to its end.
 func TestTakenOver(t *testing.T) {
-	for _, step := range []string{"switch", "distrust"} {
-		t.Run(step, func(t *testing.T) {
+	for name, step := range map[string]string{"switch": "switch", "distrust": "distrust", "after distrust": "distrust"} {
+		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			b := f.before()
 			opts := f.options(ServingCA)
-			wait, taken := opts.Wait, false
+			taken, holds, distrusts := false, false, false
 			take := func() {
-				f.caBundle, taken = certs.Bundle{b.servingCA}, true
+				f.caBundle, f.outage, taken = certs.Bundle{b.servingCA}, true, true
 				f.register = func(a *apiregistrationv1.APIService) {
-					*a = clustertest.OwnedBy(*a, "helm", metav1.ManagedFieldsOperationApply)
+					if a.Name == "v1.widgets" {
+						*a = clustertest.OwnedBy(*a, "helm", metav1.ManagedFieldsOperationApply)
+					}
 				}
 			}
-			holds := false
 			opts.Progress = func(e Event) {
-				if e.Type != EventUndone || e.Step != "distrust" { // that comes right before the other
-					f.mustAnswer()
-				}
+				f.mustAnswer()
 				holds = e.Step == "switch" && e.Type == EventHolding
-				if step == "distrust" && e.Step == step && e.Type == EventStarted {
+				if distrusts = e.Step == "distrust" && e.Type == EventStarted; distrusts && name == "distrust" {
+					take()
+				}
+			}
+			wrote, wait := opts.wrote, opts.Wait
+			opts.wrote = func() {
+				wrote()
+				if distrusts && !f.caBundle.Contains(b.servingCA) { // it writes ca.crt next
 					take()
 				}
 			}
 			opts.Wait = func(ctx context.Context, d time.Duration) error {
-				if taken {
-					f.mustAnswer() // nothing is waited for while there are no answers
-				} else if step == "switch" && holds {
+				f.outage = false // nothing is waited for while there are no answers
+				f.mustAnswer()
+				if !taken && name == "switch" && holds {
 					take()
 				}
 				return wait(ctx, d)
 			}
 			_, err := Run(t.Context(), opts)
 			blocked, ok := errors.AsType[*BlockedError](err)
-			if !ok || blocked.Step != step || blocked.TookBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use again") {
+			if !ok || blocked.Step != step || blocked.TookBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use") {
 				t.Fatalf("got %v, want it blocked at %s, the old certificate in use and helm named", err, step)
 			}
 			if !f.cert(certs.ServingDir).Equal(b.serving) {

@@ -192,8 +192,8 @@ func (p *procedure) loaded(do func(context.Context) error) func(context.Context)
 		}
 		if p.pairs == nil {
 			if err := p.load(); err != nil {
-				return &stopError{fmt.Errorf("%w; put it back from a backup; or, to give this rotation up, remove %s: what is in use stays, and "+
-					"certgen apply --replace-trust takes out the CA that it added", err, p.opts.store.Path(p.set))}
+				return &stopError{fmt.Errorf("%w; put it back from a backup; or, to give this rotation up, remove %s: what is in use stays, and so does "+
+					"the trust in a new CA where it is established", err, p.opts.store.Path(p.set))}
 			}
 		}
 		return do(ctx)

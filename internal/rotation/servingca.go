@@ -8,6 +8,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
+
+	"k8s.io/client-go/util/retry"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
@@ -58,7 +62,7 @@ func (p *procedure) servingCA() {
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
 			undo: func(ctx context.Context) error {
 				err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.oldCA, p.nextCA}, nil)
-				if _, owned := errors.AsType[*cluster.OwnedError](err); err != nil && !owned { // what others keep is as they want it
+				if err != nil && !p.oldTrusted(ctx) { // where somebody else keeps a caBundle
 					return err
 				}
 				return p.writeNew(p.bothTrusted)
@@ -94,7 +98,7 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 		}
 		err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil)
 		if _, owned := errors.AsType[*cluster.OwnedError](err); owned {
-			return &stopError{fmt.Errorf("%w; to put the new CA back failed: %w", missing, err)}
+			return &stopError{fmt.Errorf("%v; to put the new CA back failed: %w", missing, err)} //nolint:errorlint // whatever is missing, waiting is no help
 		} else if err != nil {
 			return fmt.Errorf("%w; to put the new CA back failed: %w", missing, err)
 		}
@@ -104,15 +108,29 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 
 // nextTakenOut returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it: certgen may not put it back, and
 // users get no answers while servers have a certificate of it.
-func (p *procedure) nextTakenOut(ctx context.Context) error {
-	apiServices, err := p.apiServices(ctx)
-	for _, a := range apiServices {
-		owned := cmp.Or(cluster.InjectedBy(a), cluster.OwnedByOthers(a))
-		if err == nil && owned != nil && !certs.LenientBundle(a.Spec.CABundle).Contains(p.nextCA) {
-			return owned
-		}
+func (p *procedure) nextTakenOut(ctx context.Context) (taken error) {
+	if p.pairs == nil { // they are damaged
+		return nil
 	}
-	return nil
+	_ = retry.OnError(storeBackoff, isTransient, func() error {
+		apiServices, err := p.apiServices(ctx)
+		for _, a := range apiServices {
+			owned := cmp.Or(cluster.InjectedBy(a), cluster.OwnedByOthers(a))
+			if owned != nil && !certs.LenientBundle(a.Spec.CABundle).Contains(p.nextCA) {
+				taken = owned
+			}
+		}
+		return err
+	})
+	return taken
+}
+
+// oldTrusted is true when each caBundle holds the old CA.
+func (p *procedure) oldTrusted(ctx context.Context) bool {
+	apiServices, err := p.apiServices(ctx)
+	return err == nil && !slices.ContainsFunc(apiServices, func(a apiregistrationv1.APIService) bool {
+		return !certs.LenientBundle(a.Spec.CABundle).Contains(p.oldCA)
+	})
 }
 
 // oldServingCADistrusted does not wait when there are no answers: users have none then.

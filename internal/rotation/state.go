@@ -72,6 +72,14 @@ const (
 	LookNone   Look = "left out" // nothing; it did not answer
 )
 
+// look records how an API of others is looked at.
+func (s *State) look(service certs.Service, look Look) {
+	if s.Others == nil {
+		s.Others = map[string]Look{}
+	}
+	s.Others[service.Namespace+"/"+service.Name] = look
+}
+
 // Outcome is how a rotation ended.
 type Outcome string
 

@@ -75,7 +75,8 @@ type procedure struct {
 	// settled is since when the ConfigMap has been without the CA to remove. It is not recorded: a run that takes the rotation up looks again
 	// for as long.
 	settled time.Time
-	said    map[string]bool // notes that were told
+	said    map[string]bool             // notes that were told
+	failing map[certs.Service]time.Time // since when an API of others fails
 }
 
 var tables = map[string]func(*procedure){
@@ -84,7 +85,7 @@ var tables = map[string]func(*procedure){
 
 // newProcedure is for one of Rotations.
 func newProcedure(opts Options) *procedure {
-	p := &procedure{opts: opts, set: StateSet(opts.Rotation), said: map[string]bool{}}
+	p := &procedure{opts: opts, set: StateSet(opts.Rotation), said: map[string]bool{}, failing: map[certs.Service]time.Time{}}
 	tables[opts.Rotation](p)
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -138,8 +139,8 @@ type waitError struct{ error }
 
 func (e *waitError) Unwrap() error { return e.error }
 
-// BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. New and old
-// are both trusted, so requests are answered. Running the rotation again takes it up; Abort takes it back.
+// BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. What is in use is
+// trusted, so requests are answered, unless a step could not be taken back. Running the rotation again takes it up; Abort takes it back.
 type BlockedError struct {
 	Rotation, Step string
 	Waited         time.Duration
@@ -157,7 +158,7 @@ func (e *BlockedError) Error() string {
 	case e.TookBack == Distrust:
 		state = "the old CA is trusted again; " + state
 	case e.TookBack == Identity:
-		state = "the old certificate is in use again; " + state
+		state = "the old certificate is in use; " + state
 	}
 	if e.Aborting {
 		remedy = "run --abort again"

@@ -31,7 +31,7 @@ func TestReadme(t *testing.T) {
 	}
 
 	first := scripttest.MakeRun(t, dir, blocks[0])
-	if said := first.String(); !regexp.MustCompile(`(?s)^First run: .*First run with \d+ CPUs: .*Starting a control plane .*Ready after \d+[.]\d+s`).MatchString(said) {
+	if said := first.String(); !regexp.MustCompile(`(?s)First run: .*First run with \d+ CPUs: .*Starting a control plane .*Ready after \d+[.]\d+s`).MatchString(said) {
 		t.Errorf("make run printed, want first what will happen and how long it takes:\n%s", said)
 	}
 	out := scripttest.Shell(t, dir, blocks[1])

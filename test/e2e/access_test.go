@@ -13,17 +13,41 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestAccess runs the commands of docs/access.md that need pods: a port-forward to the server's own port, with the token of a
-// ServiceAccount. curl verifies the certificate with the CA of the APIService.
+// forwarder is a user with no more rights than docs/access.md says that a port-forward needs.
+const forwarder = `kubectl apply --filename - <<END
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: forwarder, namespace: workshop-system}
+rules:
+- {apiGroups: [""], resources: [services, pods], verbs: [get]}
+- {apiGroups: [""], resources: [pods], verbs: [list]}
+- {apiGroups: [""], resources: [pods/portforward], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: forwarder, namespace: workshop-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: forwarder}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: forwarder}]
+END`
+
+// TestAccess runs the commands of docs/access.md that need pods: a port-forward to the server's own port, by a user with the rights that the page
+// names, with the token of a ServiceAccount. curl verifies the certificate with the CA of the APIService.
 func TestAccess(t *testing.T) {
 	p := newPage(newCluster(t), "docs/access.md").section("Through a port-forward")
 	commands := p.commands(3)
-	t.Cleanup(func() { p.run(commands[2]) })
+	t.Cleanup(func() {
+		p.run(commands[2])
+		p.run("kubectl delete --namespace workshop-system role,rolebinding forwarder")
+	})
 	p.run(commands[0])
+	p.run(forwarder)
+	p.awaitRight("forwarder", authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "pods", Subresource: "portforward", Verb: "create"},
+	})
 	p.awaitRight("system:serviceaccount:default:caller", authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: widgets.Group, Version: widgets.Version, Resource: widgets.Resource, Verb: "list"},
 	})
-	p.runForCodes(strings.ReplaceAll(commands[1], "8443", freePort(p.cluster)))
+	p.runForCodes(strings.NewReplacer("8443", freePort(p.cluster), "kubectl port-forward", "kubectl port-forward --as forwarder").Replace(commands[1]))
 	// What the last command wrote.
 	answer, err := os.ReadFile(filepath.Join(p.dir, "answer.json"))
 	if err != nil || !strings.Contains(string(answer), `"WidgetList"`) {

@@ -3,7 +3,6 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -21,9 +20,9 @@ import (
 )
 
 const (
-	// Each worker begins a request at most each period; with four per kube-apiserver that is a steady load that two cores can carry.
-	defaultWorkers = 4
-	period         = 10 * time.Millisecond
+	// With 4 workers per kube-apiserver, of which each begins a request each 10 ms at most, it is a steady load that two cores can carry.
+	workers       = 4
+	defaultPeriod = 10 * time.Millisecond
 	// requestTimeout is far more than any request needs: one that takes longer has failed.
 	requestTimeout = 20 * time.Second
 )
@@ -49,8 +48,8 @@ type Options struct {
 	Kind schema.GroupVersionKind
 	// Prefix begins the names of all objects that are created. Required.
 	Prefix string
-	// Workers is how many send requests through each kube-apiserver, each one after the other. 4 if it is 0.
-	Workers int
+	// Period is how long each worker waits at least from the beginning of one request to that of the next. 10 ms if it is 0.
+	Period time.Duration
 	// Watches is how many are held open through each kube-apiserver. One that ends has failed.
 	Watches int
 	// Tolerate says whether a failed request is one that the test expects to happen. They are counted, and no more. nil tolerates none.
@@ -116,7 +115,7 @@ func Start(t *testing.T, options Options) *Load {
 			l.watches = append(l.watches, w)
 			l.watchDone.Go(func() { w.run(watches, version) })
 		}
-		for i := range cmp.Or(options.Workers, defaultWorkers) {
+		for i := range workers {
 			l.done.Go(func() { l.work(requests, at, fmt.Sprintf("%s-%d-%d", options.Prefix, n, i)) })
 		}
 	}

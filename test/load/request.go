@@ -3,6 +3,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 
 // work is one client: of ten requests three create an object, six get the last one, one lists.
 func (l *Load) work(ctx context.Context, at through, prefix string) {
-	tick := time.NewTicker(period)
+	tick := time.NewTicker(cmp.Or(l.options.Period, defaultPeriod))
 	defer tick.Stop()
 	last := ""
 	for i := 0; ; i++ {

@@ -11,13 +11,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// TestSigner: with the component in docs/certificates.md both the Job and the CronJob ask the signer, with the Secret that it names.
+// TestSigner: with the component in docs/remote-signer.md both the Job and the CronJob ask the signer, with the Secret that it names.
 func TestSigner(t *testing.T) {
 	t.Parallel()
-	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "certificates.md")), "```yaml\n# signer/kustomization.yaml\n")
+	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "remote-signer.md")), "```yaml\n# signer/kustomization.yaml\n")
 	block, _, _ = strings.Cut(block, "```")
 	if !found {
-		t.Fatal("docs/certificates.md has no signer/kustomization.yaml")
+		t.Fatal("docs/remote-signer.md has no signer/kustomization.yaml")
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "signer", "kustomization.yaml"), block)

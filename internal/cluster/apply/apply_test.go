@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -386,5 +387,34 @@ func TestChangeCABundle(t *testing.T) {
 				t.Errorf("got %d CAs, resourceVersion %q, uid %q; want %d, 7, %s", len(certs.LenientBundle(got.Spec.CABundle)), got.ResourceVersion, got.UID, len(tc.want), a.UID)
 			}
 		})
+	}
+}
+
+// TestChangeCABundleOwned: where somebody else keeps one caBundle, CAs are added to the others, and taken out of none.
+func TestChangeCABundleOwned(t *testing.T) {
+	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
+	both := (certs.Bundle{old.Certificate, next.Certificate}).PEM()
+	for name, tc := range map[string]struct {
+		caBundle    []byte
+		add, remove certs.Bundle
+		patched     bool
+	}{
+		"add":    {(certs.Bundle{old.Certificate}).PEM(), certs.Bundle{next.Certificate}, nil, true},
+		"remove": {both, nil, certs.Bundle{old.Certificate}, false},
+		"both":   {(certs.Bundle{old.Certificate}).PEM(), certs.Bundle{next.Certificate}, certs.Bundle{old.Certificate}, false},
+	} {
+		c := fakeClient([]apiregistrationv1.APIService{
+			clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", tc.caBundle), "helm", metav1.ManagedFieldsOperationApply),
+			clustertest.APIService("v2.g.example.com", tc.caBundle),
+		})
+		var patched []string
+		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			patched = append(patched, action.(k8stesting.PatchAction).GetName())
+			return true, &apiregistrationv1.APIService{}, nil
+		})
+		err := c.ChangeCABundle(t.Context(), clustertest.Service, tc.add, tc.remove)
+		if _, owned := errors.AsType[*cluster.OwnedError](err); !owned || slices.Contains(patched, "v1.g.example.com") || (len(patched) > 0) != tc.patched {
+			t.Errorf("%s: got %v, and writes to %q; want it refused, v1 left alone and v2 written: %t", name, err, patched, tc.patched)
+		}
 	}
 }

@@ -26,18 +26,20 @@ import (
 
 // ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired CAs, and takes others
 // out; what else is there stays. All writes are tried as a dry run before the first one, and each is refused when the APIService changed
-// meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field.
+// meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field; CAs are
+// then taken out of none, and added where they can be, which breaks nothing.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
 	plan := &Plan{}
-	if err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+	refused := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), true
-	}); err != nil {
-		return err
+	})
+	if _, owned := errors.AsType[*cluster.OwnedError](refused); refused != nil && (!owned || len(remove) > 0) {
+		return refused
 	}
 	if len(plan.Items) == 0 {
 		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
 	}
-	return c.Apply(ctx, plan)
+	return errors.Join(refused, c.Apply(ctx, plan))
 }
 
 // FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and created again, and
