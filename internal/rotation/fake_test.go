@@ -351,6 +351,12 @@ func (f *fakeCluster) publish() certs.Bundle {
 
 // runUntilKilled is one process. It returns what Run returned, or false when it was killed.
 func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, error), rotation string) (err error, ended bool) {
+	ended = f.survives(func() { _, err = do(f.t.Context(), f.options(rotation)) })
+	return err, ended
+}
+
+// survives returns false when the process was killed.
+func (f *fakeCluster) survives(do func()) (alive bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, ok := r.(killed); !ok {
@@ -358,8 +364,8 @@ func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, 
 			}
 		}
 	}()
-	_, err = do(f.t.Context(), f.options(rotation))
-	return err, true
+	do()
+	return true
 }
 
 // state is the record of the rotation that began last.

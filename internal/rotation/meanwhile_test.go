@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,46 +138,53 @@ func TestSeenDuringHold(t *testing.T) {
 	})
 }
 
+// takenOver is a rotation of the serving CA in which another field manager takes a caBundle over and the new CA out of it, in the hold of "switch",
+// when "distrust" begins or after its first write. Users get no answers from then until something is waited for, and not after that.
+func (f *fakeCluster) takenOver(when string, also func()) Options {
+	opts, old := f.options(ServingCA), f.caBundle
+	taken, holds, distrusts := false, false, false
+	take := func() {
+		f.caBundle, f.outage, taken = old, true, true
+		f.register = func(a *apiregistrationv1.APIService) {
+			if a.Name == "v1.widgets" {
+				*a = clustertest.OwnedBy(*a, "helm", metav1.ManagedFieldsOperationApply)
+			}
+		}
+		also()
+	}
+	progress, wrote, wait := opts.Progress, opts.wrote, opts.Wait
+	opts.Progress = func(e Event) {
+		progress(e)
+		holds = e.Step == "switch" && e.Type == EventHolding
+		if distrusts = e.Step == "distrust" && e.Type == EventStarted; distrusts && when == "distrust" {
+			take()
+		}
+	}
+	opts.wrote = func() {
+		wrote()
+		if distrusts && !taken && when == "after distrust" { // it writes ca.crt after the caBundles
+			take()
+		}
+	}
+	opts.Wait = func(ctx context.Context, d time.Duration) error {
+		f.outage = false
+		f.mustAnswer()
+		if !taken && holds && when == "switch" {
+			take()
+		}
+		return wait(ctx, d)
+	}
+	return opts
+}
+
 // TestTakenOver: where another field manager takes a caBundle over and the new CA out of it, so that certgen may not put it back, the old
 // certificate is served again at once. When the field is certgen's again, the rotation goes on to its end.
 func TestTakenOver(t *testing.T) {
-	for name, step := range map[string]string{"switch": "switch", "distrust": "distrust", "after distrust": "distrust"} {
-		t.Run(name, func(t *testing.T) {
+	for when, step := range map[string]string{"switch": "switch", "distrust": "distrust", "after distrust": "distrust"} {
+		t.Run(when, func(t *testing.T) {
 			f := newFake(t)
 			b := f.before()
-			opts := f.options(ServingCA)
-			taken, holds, distrusts := false, false, false
-			take := func() {
-				f.caBundle, f.outage, taken = certs.Bundle{b.servingCA}, true, true
-				f.register = func(a *apiregistrationv1.APIService) {
-					if a.Name == "v1.widgets" {
-						*a = clustertest.OwnedBy(*a, "helm", metav1.ManagedFieldsOperationApply)
-					}
-				}
-			}
-			opts.Progress = func(e Event) {
-				f.mustAnswer()
-				holds = e.Step == "switch" && e.Type == EventHolding
-				if distrusts = e.Step == "distrust" && e.Type == EventStarted; distrusts && name == "distrust" {
-					take()
-				}
-			}
-			wrote, wait := opts.wrote, opts.Wait
-			opts.wrote = func() {
-				wrote()
-				if distrusts && !f.caBundle.Contains(b.servingCA) { // it writes ca.crt next
-					take()
-				}
-			}
-			opts.Wait = func(ctx context.Context, d time.Duration) error {
-				f.outage = false // nothing is waited for while there are no answers
-				f.mustAnswer()
-				if !taken && name == "switch" && holds {
-					take()
-				}
-				return wait(ctx, d)
-			}
-			_, err := Run(t.Context(), opts)
+			_, err := Run(t.Context(), f.takenOver(when, func() {}))
 			blocked, ok := errors.AsType[*BlockedError](err)
 			if !ok || blocked.Step != step || blocked.TookBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use") {
 				t.Fatalf("got %v, want it blocked at %s, the old certificate in use and helm named", err, step)
@@ -193,6 +201,33 @@ func TestTakenOver(t *testing.T) {
 			}
 			f.checkEnd(b, ServingCA)
 		})
+	}
+}
+
+// TestTakenOverAndKilled: killed anywhere while that is taken back, the rotation goes on when the field is certgen's again and trusts both CAs, as after
+// certgen apply --force-conflicts.
+func TestTakenOverAndKilled(t *testing.T) {
+	const every = 5 // calls
+	for _, when := range []string{"switch", "distrust"} {
+		for left := 0; ; left += every {
+			f := newFake(t)
+			b := f.before()
+			killed := !f.survives(func() { _, _ = Run(t.Context(), f.takenOver(when, func() { f.left = left })) })
+			if !killed {
+				break
+			}
+			next, err := certs.ReadCertificate(f.store(), path.Join(servingState, "new", certs.ServingCADir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.left, f.register, f.outage, f.leases = -1, nil, false, nil
+			both := certs.Bundle{b.servingCA, next}
+			f.caBundle, f.second = both, both
+			if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
+				t.Fatalf("%s, killed %d calls after: %v", when, left, err)
+			}
+			f.checkEnd(b, ServingCA)
+		}
 	}
 }
 
