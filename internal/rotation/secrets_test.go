@@ -27,7 +27,7 @@ import (
 func TestKeyElsewhere(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
-	ca := secretIn(t, f, "ca")
+	ca := caSecret(t, f)
 	delete(ca.Data, certs.KeyFile)
 	if _, err := f.secrets.Core.CoreV1().Secrets(ca.Namespace).Update(t.Context(), ca, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestKeyElsewhere(t *testing.T) {
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
 		t.Errorf("then with another: got %v, want it refused", err)
 	}
-	for key := range secretIn(t, f, "ca").Data {
+	for key := range caSecret(t, f).Data {
 		if strings.HasSuffix(key, "ca.tls.key") || key == certs.KeyFile {
 			t.Errorf("the Secret of the CA holds %s", key)
 		}
@@ -106,9 +106,9 @@ func TestToSignerInterrupted(t *testing.T) {
 	}
 }
 
-func secretIn(t *testing.T, f *fakeCluster, name string) *corev1.Secret {
+func caSecret(t *testing.T, f *fakeCluster) *corev1.Secret {
 	t.Helper()
-	s, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	s, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Get(t.Context(), "ca", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestDamagedPair(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
 	f.runTo(ServingCA, "trust", EventFinished)
-	secret := secretIn(t, f, "ca")
+	secret := caSecret(t, f)
 	secret.Data["rotation.new.serving.tls.key"] = []byte("damaged")
 	update := func() {
 		if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
@@ -188,7 +188,7 @@ func TestDamagedPair(t *testing.T) {
 			t.Errorf("got %v, want what to remove", err)
 		}
 	}
-	secret = secretIn(t, f, "ca")
+	secret = caSecret(t, f)
 	maps.DeleteFunc(secret.Data, func(key string, _ []byte) bool { return strings.HasPrefix(key, "rotation.") })
 	update()
 	f.now = f.now.Add(time.Minute)
