@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,7 +37,7 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 	return step{
 		name: "switch", kind: Identity, hold: true, needs: believed,
 		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
-			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, which the hold must cover otherwise",
+			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, for which the hold stands otherwise, 90 s at least",
 		do: func(context.Context) error {
 			if err := p.unchanged(); err != nil {
 				return err
@@ -220,13 +221,17 @@ func (p *procedure) newProxyBelieved(ctx context.Context) error {
 	return p.probe(ctx, p.next, cluster.Believed)
 }
 
+// proxyReload is more than the minute within which kube-apiserver reads changed files of the front proxy.
+const proxyReload = 90 * time.Second
+
 // proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API tells, it says so
 // once, and the hold stands for it.
 func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) error {
 	untold, err := p.shown(ctx, wanted...)
 	if len(untold) > 0 {
-		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; the hold stands for it",
-			p.opts.Service.Namespace, p.opts.Service.Name))
+		p.opts.Hold = max(p.opts.Hold, proxyReload)
+		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; a hold of %s stands for it",
+			p.opts.Service.Namespace, p.opts.Service.Name, p.opts.Hold))
 	}
 	return err
 }
