@@ -152,7 +152,7 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			}
 			since = p.opts.Now()
 		}
-		// Not for ever, as for an endpoint that comes and goes: all that are there are looked at anyway.
+		// Only within the timeout: an endpoint that keeps restarting must not keep the step from ending, and all that are listed are checked anyway.
 		if now, ok := p.processes(ctx); ok && !slices.Equal(now, before) && p.opts.Now().Sub(began) < p.opts.Timeout {
 			p.event(s, EventWaiting, fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
 			since, before = p.opts.Now(), now
