@@ -67,7 +67,7 @@ bump: ## Move to another version of Kubernetes, and say what is left for a perso
 .PHONY: test
 test: needs-test-generate controlplane build ## Run all tests, against the real control plane. SHORT="test/rollout test/rotation" runs a minute of those packages.
 	@# In that order the suites begin first, and small packages fill the time in which the last one waits.
-	go test -timeout 20m $$(go list ./... | sort -r$(if $(strip $(SHORT)), | grep -v $(patsubst %,-e '/%$$',$(SHORT))))
+	$(or $(GOTEST),go test) -timeout 20m $$(go list ./... | sort -r$(if $(strip $(SHORT)), | grep -v $(patsubst %,-e '/%$$',$(SHORT))))
 	$(if $(strip $(SHORT)),go test -short -timeout 10m $(addprefix ./,$(SHORT)))
 
 # What a target needs besides Go modules is said before anything is compiled: needs-test-generate for programs of tests and generators.
