@@ -7,6 +7,9 @@ export CGO_ENABLED = 0
 # from a cache that does not know them.
 export GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false -count=1
 
+# What runs tests in the place of go test, with its arguments; scripts use it too.
+export GOTEST ?= go test
+
 .DEFAULT_GOAL := help
 # Prerequisites in their order: first what is needed, then what is compiled, which uses all CPUs by itself.
 .NOTPARALLEL:
@@ -67,8 +70,8 @@ bump: ## Move to another version of Kubernetes, and say what is left for a perso
 .PHONY: test
 test: needs-test-generate controlplane build ## Run all tests, against the real control plane. SHORT="test/rollout test/rotation" runs a minute of those packages.
 	@# In that order the suites begin first, and small packages fill the time in which the last one waits.
-	$(or $(GOTEST),go test) -timeout 20m $$(go list ./... | sort -r$(if $(strip $(SHORT)), | grep -v $(patsubst %,-e '/%$$',$(SHORT))))
-	$(if $(strip $(SHORT)),go test -short -timeout 10m $(addprefix ./,$(SHORT)))
+	$(GOTEST) -timeout 20m $$(go list ./... | sort -r$(if $(strip $(SHORT)), | grep -v $(patsubst %,-e '/%$$',$(SHORT))))
+	$(if $(strip $(SHORT)),$(GOTEST) -short -timeout 10m $(addprefix ./,$(SHORT)))
 
 # What a target needs besides Go modules is said before anything is compiled: needs-test-generate for programs of tests and generators.
 needs-%:
@@ -76,7 +79,7 @@ needs-%:
 
 .PHONY: test-quickstart
 test-quickstart: needs-$(if $(filter TestUpgrade,$(RUN)),,kind-)generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes), RUN=TestUpgrade that alone. Needs Docker, for kind.
-	go test -tags quickstart -count=1 -timeout 30m -v $(if $(RUN),-run '^$(RUN)$$') ./test/quickstart
+	$(GOTEST) -tags quickstart -count=1 -timeout 30m -v $(if $(RUN),-run '^$(RUN)$$') ./test/quickstart
 
 .PHONY: test-minors
 test-minors: needs-test-generate build ## Test with the control planes of other minors of Kubernetes, and the upgrade (20 minutes each): make test-minors MINORS=1.35, or PART=1/6
@@ -84,7 +87,7 @@ test-minors: needs-test-generate build ## Test with the control planes of other 
 
 .PHONY: test-bump
 test-bump: needs-generate ## Try `make bump` in copies of the tree, with the newest version that is pinned and with a patch (15 minutes), RUN=TestBumpPatch that alone.
-	go test -tags bump -count=1 -timeout 40m -v ./test/release -run '^$(or $(RUN),TestBump(Patch)?)$$'
+	$(GOTEST) -tags bump -count=1 -timeout 40m -v ./test/release -run '^$(or $(RUN),TestBump(Patch)?)$$'
 
 .PHONY: test-without-sample
 test-without-sample: needs-test-generate controlplane ## Delete the sample in a copy; all else must build and pass (25 minutes). PART=2/6 tests a part of the packages.
@@ -92,12 +95,12 @@ test-without-sample: needs-test-generate controlplane ## Delete the sample in a 
 
 .PHONY: test-security
 test-security: needs-test-generate controlplane build ## Attack the server; SECURITY.md says what each test protects.
-	go test -timeout 20m -skip '^TestAttacks$$' ./test/security/...
-	ATTACK_P99=1s go test -timeout 20m -run '^TestAttacks$$' ./test/security/limits
+	$(GOTEST) -timeout 20m -skip '^TestAttacks$$' ./test/security/...
+	ATTACK_P99=1s $(GOTEST) -timeout 20m -run '^TestAttacks$$' ./test/security/limits
 
 .PHONY: test-attacks
 test-attacks: needs-test controlplane build ## Attack the server for a minute in each way, with the machine for itself (28 minutes): make test-attacks PART=2/3
-	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) go test -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
+	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) $(GOTEST) -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
 test-all: needs-test-arm64-windows-fips-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
@@ -119,7 +122,7 @@ vulncheck: ## Look for known vulnerabilities that our commands reach: make vulnc
 
 .PHONY: test-fips
 test-fips: needs-fips controlplane build-fips ## Test the binaries of `make build-fips` (30 seconds, and minutes to build them once).
-	FIPS_BINARIES=$(CURDIR)/bin/fips go test -count=1 ./test/release
+	FIPS_BINARIES=$(CURDIR)/bin/fips $(GOTEST) -count=1 ./test/release
 
 .PHONY: test-arm64
 test-arm64: needs-arm64 ## Test certgen as a program for linux/arm64, with QEMU (6 minutes).
@@ -131,7 +134,7 @@ test-windows: needs-windows ## Test certgen as a program for Windows, with Wine,
 
 .PHONY: test-image
 test-image: ## Build the images in two clean folders, one with an empty build cache, compare them and look inside (7 minutes).
-	go test -tags reproducible -timeout 40m -v ./scripts/image/...
+	$(GOTEST) -tags reproducible -timeout 40m -v ./scripts/image/...
 
 .PHONY: test-mutations
 test-mutations: needs-test-generate controlplane ## Take behaviours away one by one; the test named for each must fail. PART=2/3 is a third of them.

@@ -41,6 +41,7 @@ run() {
   export IMAGE CERTGEN_IMAGE
   CGO_ENABLED=0 go test -tags e2e -c -o .kind/e2e.test ./test/e2e # once: go test would link it for each suite
   for suite; do
+    .kind/e2e.test -test.list "^Test${suite^}\$" | grep -q . || fail "test/e2e has no Test${suite^}"
     case $suite in production | rotation | frontproxy) load_etcd ;; esac
     [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"

@@ -15,16 +15,16 @@ third() {
   make --no-print-directory controlplane
   case $2 in
     1)
-      go test -timeout 20m ./test/integration ./test/access ./test/rights ./test/manifests
+      ${GOTEST:-go test} -timeout 20m ./test/integration ./test/access ./test/rights ./test/manifests
       ;;
     2)
-      go test -timeout 20m ./test/rollout -run TestUpgrade
-      go test -timeout 20m ./test/conformance -run 'TestCalibration/(engines|items)|TestSecurity'
+      ${GOTEST:-go test} -timeout 20m ./test/rollout -run TestUpgrade
+      ${GOTEST:-go test} -timeout 20m ./test/conformance -run 'TestCalibration/(engines|items)|TestSecurity'
       ;;
     3)
       # What a killed certgen left, and two of them, are told apart by what is in files and objects, whatever the version.
-      go test -timeout 20m -skip '^(TestKilled|TestTwoOperators)$' ./test/rotation ./test/security/aggregated
-      go test -timeout 20m ./test/security/direct -run 'TestS0'
+      ${GOTEST:-go test} -timeout 20m -skip '^(TestKilled|TestTwoOperators)$' ./test/rotation ./test/security/aggregated
+      ${GOTEST:-go test} -timeout 20m ./test/security/direct -run 'TestS0'
       ;;
   esac
 }

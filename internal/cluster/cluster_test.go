@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +174,17 @@ func TestServed(t *testing.T) {
 		if got, err := c.Served(t.Context(), clustertest.Service, nil); err != nil || len(got) != 1 || got[0].Leaf != nil || got[0].Verdict == nil {
 			t.Errorf("%s: got %+v, %v; want a verdict without a certificate", address, got, err)
 		}
+	}
+}
+
+// TestServedThroughHTTPS: the certificate of a proxy is never taken for that of the endpoint, even one that could be.
+func TestServedThroughHTTPS(t *testing.T) {
+	ca := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth)
+	proxy := &url.URL{Scheme: "https", Host: clustertest.ServeTLS(t, clustertest.NewServing(t, ca, "widgets.demo.svc"), nil)}
+	c := &cluster.Cluster{Config: &rest.Config{Proxy: http.ProxyURL(proxy)}, Options: cluster.Options{EndpointAddresses: []string{"127.0.0.1:1"}}}
+	got, err := c.Served(t.Context(), clustertest.Service, certs.Bundle{ca.Certificate})
+	if err != nil || len(got) != 1 || got[0].Leaf != nil || !strings.Contains(fmt.Sprint(got[0].Verdict), "expected http:// or socks5://") {
+		t.Errorf("got %+v, %v; want that the proxy is refused", got, err)
 	}
 }
 

@@ -150,7 +150,7 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 	defer cancel()
 	presented := make(chan *x509.Certificate, 2) // the transport goes on when the request has ended
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeDone: func(state tls.ConnectionState, err error) {
-		if err == nil && state.ServerName == s.ServerName() { // and not a proxy's
+		if err == nil {
 			presented <- state.PeerCertificates[0]
 			cancel() // whatever it would answer
 		}
@@ -183,10 +183,18 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 		return nil, err
 	}
 	request.Host, request.Header = s.ServerName(), header
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: c.Config.Proxy, DialContext: c.Dial}
-	if c.PortForward && e.Pod != "" {
-		transport.Proxy = nil // kube-apiserver is asked through it
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: c.Dial}
+	if c.PortForward && e.Pod != "" { // kube-apiserver is asked through the proxy
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.forward(ctx, s.Namespace, e) }
+	} else if c.Config.Proxy != nil {
+		proxy, err := c.Config.Proxy(request)
+		if err != nil {
+			return nil, err
+		}
+		if proxy != nil && proxy.Scheme == "https" { // net/http would want of it the endpoint's own certificate
+			return nil, fmt.Errorf("through the proxy-url %s of the kubeconfig: expected http:// or socks5://; or use --port-forward", proxy.Redacted())
+		}
+		transport.Proxy = http.ProxyURL(proxy)
 	}
 	return (&http.Client{Timeout: dialTimeout, Transport: transport}).Do(request)
 }

@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,6 +186,21 @@ printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 		script(t, filepath.Join(dir, "space"), "")
 		wantError(t, b.Ensure(t.Context(), "etcd"))
 	})
+}
+
+// TestTellsHowLong: before much is compiled, it says of how many packages that is, and how long it takes here.
+func TestTellsHowLong(t *testing.T) {
+	b, dir := emptyCache(t), t.TempDir()
+	var progress bytes.Buffer
+	b.progress = &progress
+	script(t, filepath.Join(dir, "go"), `[ "$1" = build ] || { seq -f k8s.io/%.0f 240; exit; }
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	wantError(t, b.Ensure(t.Context(), "etcd"))
+	if want := regexp.MustCompile(`^control plane: builds etcd once, in ` + regexp.QuoteMeta(b.cache) + `: 240 packages, about [12] minutes with \d+ CPUs\n$`); !want.MatchString(progress.String()) {
+		t.Errorf("got the progress %q, want %s", progress.String(), want)
+	}
 }
 
 // TestFilledCacheIsNotWritten: what is built is used without a lock, a go command or a right to write.

@@ -50,6 +50,7 @@ func TestTell(t *testing.T) {
 func TestFailure(t *testing.T) {
 	for said, want := range map[string]string{
 		"# p\np/a.go:1:2: undefined: x\n":                                                "# p\np/a.go:1:2: undefined: x",
+		"# p\np/a.go:9:2: syntax error: unexpected EOF, expecting }\n":                   "# p\np/a.go:9:2: syntax error: unexpected EOF, expecting }",
 		strings.Repeat("compile: write /tmp/x: no space left on device\n", 20):           "no space left on device; it needs 4 GB once, in the directories of go env GOCACHE",
 		"compile: write /tmp/x: disk quota exceeded\n":                                   "quota exceeded; it needs 4 GB once",
 		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; it needs the Go module proxy once",
@@ -61,7 +62,8 @@ func TestFailure(t *testing.T) {
 		if _, err := io.WriteString(log, said); err != nil {
 			t.Fatal(err)
 		}
-		if got := log.Failure(); !strings.Contains(got, want) || strings.Count(got, "\n") > strings.Count(want, "\n") {
+		got := log.Failure()
+		if hints := strings.Contains(got, "; it needs"); !strings.Contains(got, want) || hints != strings.Contains(want, "; it needs") || strings.Count(got, "\n") > strings.Count(want, "\n") {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -5,6 +5,7 @@ package envtest
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,7 +85,7 @@ func TestControllersFail(t *testing.T) {
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{}); err != nil || e.ControllersStarted() || e.Failure() != nil {
 		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err, e.ControllersStarted(), e.Failure())
 	}
-	if !strings.Contains(progress.String(), "No namespace is deleted") {
+	if !strings.Contains(progress.String(), "Without them no namespace is deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
 }
@@ -96,12 +97,16 @@ func TestControllersLater(t *testing.T) {
 		t.Skip("it builds kube-controller-manager")
 	}
 	_, empty := giveBinaries(t)
-	e := New(t, Options{Progress: os.Stderr})
+	var progress bytes.Buffer
+	e := New(t, Options{Progress: io.MultiWriter(os.Stderr, &progress)})
 	if e.ControllersStarted() {
 		t.Error("the controllers run already, want that their build begins when the API is there")
 	}
 	if err := e.WaitControllers(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if !strings.Contains(progress.String(), "The controllers are still built: until they run, no namespace is deleted") {
+		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
 	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil || len(given) > 0 {
 		t.Errorf("the cache has %s (%v), want nothing that was given", given, err)

@@ -10,6 +10,8 @@ import (
 
 const controllerManager = "kube-controller-manager"
 
+const withoutControllers = "no namespace is deleted, no garbage is collected, and no quota is counted"
+
 // controllers is kube-controller-manager, which may start later than all else: where it must be built first.
 type controllers struct {
 	mu       sync.Mutex // held while it is started, or must not be
@@ -30,17 +32,18 @@ func (e *Environment) startControllers() error {
 
 // buildControllers builds and starts them where startControllers did not. It returns at once. When they cannot be built, the API is there without them.
 func (e *Environment) buildControllers() {
-	c := &e.controllers
+	c, progress := &e.controllers, e.options.buildProgress()
 	if e.ControllersStarted() {
 		return
 	}
+	fmt.Fprintf(progress, "The controllers are still built: until they run, %s.\n", withoutControllers)
 	ctx, cancel := context.WithCancel(e.ctx)
 	c.cancel = cancel
 	c.building.Go(func() {
 		if err := e.binaries.Ensure(ctx, controllerManager); err != nil {
 			if ctx.Err() == nil {
 				c.failed = fmt.Errorf("start the controllers: %w", err)
-				fmt.Fprintf(e.options.buildProgress(), "%v\nNo namespace is deleted, no garbage is collected, and no quota is counted.\n", c.failed)
+				fmt.Fprintf(progress, "%v\nWithout them %s.\n", c.failed, withoutControllers)
 				close(c.built)
 			}
 		} else if err := e.runControllers(); err != nil && ctx.Err() == nil {

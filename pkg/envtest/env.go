@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"example.com/extension-apiserver/internal/controlplane"
+	"example.com/extension-apiserver/internal/gobuild"
 )
 
 // Environment is a running control plane with our servers behind it.
@@ -66,7 +68,7 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
-			err = errors.Join(because(err, e.Failure()), e.Stop())
+			err = errors.Join(e.withSpace(because(err, e.Failure())), e.Stop())
 		}
 	}()
 	if err := e.prepare(); err != nil {
@@ -99,6 +101,14 @@ func because(err, failure error) error {
 		return err
 	}
 	return fmt.Errorf("%w\nwhich ended: %w", failure, err)
+}
+
+// withSpace says what helps where the state does not fit. Of a build that does not fit the error says so itself.
+func (e *Environment) withSpace(err error) error {
+	if said := err.Error(); strings.Contains(said, syscall.ENOSPC.Error()) && !strings.Contains(said, gobuild.Hint(said)) {
+		return fmt.Errorf("%w\nthe state needs 0.5 GB in %s: free it, or use another directory", err, e.Dir)
+	}
+	return err
 }
 
 // prepare makes the directories and what is missing of the programs.

@@ -216,7 +216,7 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoSpace: where the state does not fit, the error names the directory or shows the log of the part that found out.
+// TestNoSpace: where the state does not fit, the error names the directory or shows the log of the part that found out, and says what helps.
 func TestNoSpace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounts need root: run the tests as root")
@@ -232,7 +232,7 @@ func TestNoSpace(t *testing.T) {
 			}
 		})
 		_, err := Start(t.Context(), Options{Dir: dir})
-		wantError(t, err, "no space left on device", dir)
+		wantError(t, err, "no space left on device", "the state needs 0.5 GB in "+dir)
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=1g"); err != nil {
 			t.Fatal(err)
 		}

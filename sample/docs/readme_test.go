@@ -26,7 +26,7 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("the README's blocks are %q, want make run, what to try, make test, ...", blocks)
 	}
 	ci, err := os.ReadFile(filepath.Join(dir, ".ci", "run"))
-	if err != nil || !strings.Contains(string(ci), " make test\n") {
+	if err != nil || !strings.Contains(string(ci), "\nstage \"tests\" make test\n") {
 		t.Errorf(".ci/run does not run the README's test command make test (%v)", err)
 	}
 

@@ -76,9 +76,6 @@ func run(ctx context.Context, f flags) (err error) {
 		return err
 	}
 	fmt.Printf("Ready after %.1fs.\n", time.Since(began).Seconds())
-	if !e.ControllersStarted() {
-		fmt.Println("The controllers are still built: until they run, no namespace is deleted, no garbage is collected, and no quota is counted.")
-	}
 	if err := createCopies(ctx, e, f.copyOf, f.copies); err != nil {
 		return err
 	}
