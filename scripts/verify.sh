@@ -54,7 +54,7 @@ pinned() {
   git grep -nE '@latest|:latest\b|image: .*:(master|main)\b|insecureSkipTLSVerify: *true' -- ':!scripts/verify.sh' ':!.golangci.yaml' ':!docs' || status=$?
   [ $status = 1 ] # none is found
 }
-scripts_parse() { local s; for s in $(git ls-files 'scripts/*.sh' .ci/run); do bash -n "$s" || return 1; done; }
+scripts_parse() { local s; for s in $(git ls-files 'scripts/*.sh' .ci); do bash -n "$s" || return 1; done; }
 # A change beside a mutation may leave it behind, and CI tries only some of them each day.
 mutations_apply() { local p status=0; for p in test/mutations/*.patch; do git apply --check "$p" || status=1; done; return $status; }
 # certgen and its file commands are for laptops too; go vet type-checks the tests as well. With empty caches each platform takes three minutes.
