@@ -45,7 +45,8 @@ run() {
     case $suite in production | rotation | frontproxy) load_etcd ;; esac
     [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
-    (cd test/e2e && CLUSTER_GOES=$([ "$suite" != "${last:-}" ] || echo 1) ../../.kind/e2e.test -test.timeout 30m -test.v -test.run "^Test${suite^}\$")
+    (cd test/e2e && CLUSTER_GOES=$([ "$suite" != "${last:-}" ] || echo 1) ../../.kind/e2e.test -test.timeout 30m -test.v -test.run "^Test${suite^}\$") | tee ".kind/$suite.log"
+    ! grep -e '--- SKIP' ".kind/$suite.log" || fail "suite $suite: something was skipped"
   done
 }
 

@@ -51,6 +51,7 @@ func newRenewCommand(env environment) *cobra.Command {
 	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&opts.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
 	durationVar(flags, &opts.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
+	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "with --secret, take the fields from other managers, but for an injector")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	return cmd
 }

@@ -51,6 +51,9 @@ func whereIs(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err erro
 	if inSecrets && (flags.Changed("front-proxy-client") || flags.Changed("files-only")) {
 		return false, usage.Errorf("expected --dir with --front-proxy-client and --files-only: they are for files")
 	}
+	if !inSecrets && flags.Changed("force-conflicts") {
+		return false, usage.Errorf("expected --secret and --ca-secret with --force-conflicts; for a directory certgen apply has it")
+	}
 	return inSecrets, nil
 }
 

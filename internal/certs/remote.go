@@ -43,6 +43,17 @@ func (r *RemoteSigner) Validate() error {
 	return errors.Join(errs...)
 }
 
+// UnreachableError says that a signer did not answer, which it may do later.
+type UnreachableError struct{ error }
+
+// unreachable tells that by the words of cfssl's client, which passes on no more of an error. What TLS refuses is no such error.
+func unreachable(err error) error {
+	if said := err.Error(); strings.Contains(said, "failed POST to") && !strings.Contains(said, "tls: ") && !strings.Contains(said, "x509: ") {
+		return &UnreachableError{err}
+	}
+	return err
+}
+
 // sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say, within what is allowed;
 // everything else is compared with s as it is for a signer of ours.
 func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate, now time.Time) (*x509.Certificate, error) {
@@ -59,7 +70,7 @@ func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x5
 	server.SetRequestTimeout(remoteTimeout)
 	certPEM, err := server.Sign(body)
 	if err != nil {
-		return nil, fmt.Errorf("have %s sign: %w", r.URL, err)
+		return nil, unreachable(fmt.Errorf("have %s sign: %w", r.URL, err))
 	}
 	cert, err := parseCertificate(certPEM)
 	if err != nil {

@@ -192,7 +192,7 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 			return nil, err
 		}
 		if proxy != nil && proxy.Scheme == "https" { // net/http would want of it the endpoint's own certificate
-			return nil, fmt.Errorf("through the proxy-url %s of the kubeconfig: expected http:// or socks5://; or use --port-forward", proxy.Redacted())
+			return nil, fmt.Errorf("through the proxy-url %s of the kubeconfig: expected http:// or socks5://", proxy.Redacted())
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}

@@ -34,8 +34,11 @@ func (e *OwnedError) Error() string {
 			"leave the certificates to it and look with certgen verify, or take the annotation away first", e.APIService, e.Injector, e.Owner)
 	}
 	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was written; "+
-		"take caBundle out of what it applies, and take the field over once: certgen apply --force-conflicts", e.APIService, FieldManager, e.Owner)
+		"take caBundle out of what it applies, and %s", e.APIService, FieldManager, e.Owner, TakeOver)
 }
+
+// TakeOver is what to do where another field manager owns what certgen has to write.
+const TakeOver = "take the field over once: certgen apply --force-conflicts, or for certificates in Secrets certgen renew --force-conflicts"
 
 // InjectedBy returns the annotation by which an injector keeps the caBundle, and who that is; nil where nobody does.
 func InjectedBy(a apiregistrationv1.APIService) *OwnedError {

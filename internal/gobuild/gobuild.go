@@ -141,8 +141,8 @@ func Hint(said string) string {
 			return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for the control plane"
 		}
 	}
-	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout", "TLS handshake timeout", "connection reset by peer", ": unexpected EOF\n", `": EOF`} {
-		if strings.Contains(said+"\n", network) { // a compiler's "syntax error: unexpected EOF" goes on
+	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout", "TLS handshake timeout", "connection reset by peer", `": unexpected EOF`, `": EOF`} {
+		if strings.Contains(said, network) {
 			return "it needs the Go module proxy once: GOPROXY"
 		}
 	}

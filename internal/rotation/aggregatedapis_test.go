@@ -4,6 +4,7 @@ package rotation
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -49,6 +50,26 @@ func TestOtherAPIs(t *testing.T) {
 			t.Errorf("%s: looks at others (-want +got):\n%s", rotation, diff)
 		}
 	}
+}
+
+// TestOtherAPIRefuses: an API that could not be asked before, and does not believe the new CA, has the old certificate back at once.
+func TestOtherAPIRefuses(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}}
+	f.failAnswer = func() error {
+		if cert, err := f.inUse(f.proxies[0]); err == nil && cert.Equal(b.proxy) {
+			return err
+		}
+		return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
+	}
+	_, err := Run(t.Context(), f.options(FrontProxyCA))
+	blocked, ok := errors.AsType[*BlockedError](err)
+	if !ok || blocked.Waited > 0 || blocked.TookBack != Identity || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+		t.Fatalf("got %v, want it blocked at once, and the old certificate in use", err)
+	}
+	f.mustAbort(FrontProxyCA)
+	f.checkAborted(b)
 }
 
 // TestRestartLeavesNoneOut: when a run takes a rotation up while a kube-apiserver restarts, no API answers, and that is no reason to leave one out.

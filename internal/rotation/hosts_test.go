@@ -243,9 +243,28 @@ func TestCountsKubeAPIServers(t *testing.T) {
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
 		t.Errorf("one directory of two: got %v, want it refused", err)
 	}
-	f.noReview = true
+	opts.Rotation = ProxyClient
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
+		t.Errorf("one directory of two, and the same CA: got %v, want it refused", err)
+	}
+	opts.Rotation, f.noReview = FrontProxyCA, true
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
 		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
+	}
+}
+
+// TestHostByHost: certificates of one CA may be replaced host by host, also where the host's directory is the usual one.
+func TestHostByHost(t *testing.T) {
+	f := newFake(t)
+	f.addProxy()
+	before := []*x509.Certificate{f.cert(certs.FrontProxyClientDir), f.cert(f.proxies[1])}
+	opts := f.options(ProxyClient)
+	opts.FrontProxyClientDirs = []string{filepath.Join(f.dir, certs.FrontProxyClientDir)}
+	if _, err := Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	if f.cert(certs.FrontProxyClientDir).Equal(before[0]) || !f.cert(f.proxies[1]).Equal(before[1]) {
+		t.Error("want another certificate on the first host alone")
 	}
 }
 

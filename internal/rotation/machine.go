@@ -221,7 +221,7 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 		case ctx.Err() != nil:
 			return p.interrupted(s, context.Cause(ctx))
 		case isBroken(missing) || waited >= p.opts.Timeout:
-			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Aborting: p.state.Aborting, Missing: missing}
+			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Aborting: p.state.Aborting, Missing: p.expired(missing)}
 		case missing.Error() != said:
 			said = missing.Error()
 			p.event(s, EventWaiting, said)
@@ -230,6 +230,17 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 			return p.interrupted(s, err)
 		}
 	}
+}
+
+// expired says what to do where the certificate in use ended while the rotation was blocked, and its CA did not: no step can be seen any more.
+func (p *procedure) expired(missing error) error {
+	leaf, leafErr := certs.ReadCertificate(p.opts.store, p.leafDirs[0])
+	ca, caErr := certs.ReadCertificate(p.opts.store, p.caDir)
+	if now := p.opts.Now(); leafErr != nil || caErr != nil || !now.After(leaf.NotAfter) || now.After(ca.NotAfter) {
+		return missing
+	}
+	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more: to give this rotation up, remove %s, and have the certificate renewed",
+		missing, leaf.NotAfter.UTC().Format(time.RFC3339), p.opts.store.Path(p.set))
 }
 
 // block records why a step stopped and leaves a safe state: after a step of distrust the old CA is trusted again, all

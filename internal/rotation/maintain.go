@@ -62,6 +62,12 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if err != nil {
 		return false, err
 	}
+	if o.ForceConflicts { // before a rotation goes on that another manager had blocked
+		taken, err := c.TakeOverCABundles(ctx, o.Service)
+		if r.Items = apply.Merge(r.Items, taken...); err != nil {
+			return false, err
+		}
+	}
 	if state, err := ReadState(store, Serving); err != nil {
 		return false, err
 	} else if state.Unfinished() {
@@ -77,7 +83,7 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 		return false, allowNewCA(ctx, c, err, o)
 	}
 	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
-	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept}
+	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
 	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
 		if !bring.KeepTrust {
 			err = fmt.Errorf("%w; %s", err, newCA(ctx, c, o))
@@ -114,9 +120,9 @@ func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *s
 		}
 	}
 	err := r.end(ctx, o.held(store, state.Rotation), state)
-	leaf, readErr := certs.ReadCertificate(store, certs.ServingDir)
-	if err != nil && readErr == nil && o.Now().After(leaf.NotAfter) {
-		return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more; %s", err, leaf.NotAfter.UTC().Format(time.RFC3339), newCA(ctx, c, o))
+	ca, readErr := certs.ReadCertificate(store, certs.ServingCADir)
+	if err != nil && readErr == nil && o.Now().After(ca.NotAfter) {
+		return fmt.Errorf("%w; the CA expired at %s; %s", err, ca.NotAfter.UTC().Format(time.RFC3339), newCA(ctx, c, o))
 	}
 	return err
 }

@@ -366,10 +366,31 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	f.now = f.now.Add(91 * 24 * time.Hour)
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	_, err = Maintain(t.Context(), f.secrets, opts)
-	for _, want := range []string{"the certificate in use expired at", "kubectl patch secret ca --namespace demo", "kubectl patch apiservice v1.g.example.com"} {
+	for _, want := range []string{"the certificate in use expired at", "to give this rotation up, remove " + f.store().Path(servingState)} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+	if err := f.store().Remove(servingState); err != nil {
+		t.Fatal(err)
+	}
+	report, err = Maintain(t.Context(), f.secrets, opts)
+	if leaf := f.cert(certs.ServingDir); err != nil || !f.now.Before(leaf.NotAfter) {
+		t.Errorf("then: got %s, %v, and a certificate until %s; want another one", did(report), err, leaf.NotAfter)
+	}
+}
+
+// TestMaintainTakesOver: what another field manager owns is refused, with the command that takes it over.
+func TestMaintainTakesOver(t *testing.T) {
+	a := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", nil), "helm", metav1.ManagedFieldsOperationUpdate)
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{a}, emptyCASecret())}
+	opts := maintained
+	if _, err := Maintain(t.Context(), c, opts); err == nil || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "certgen renew --force-conflicts") {
+		t.Fatalf("got %v, want it refused", err)
+	}
+	opts.ForceConflicts = true
+	if report, err := Maintain(t.Context(), c, opts); err != nil || caBundleOf(t, c) != string(secretData(t, c, "ca")[certs.CertFile]) {
+		t.Errorf("forced: got %s, %v; want the caBundle written", did(report), err)
 	}
 }
 

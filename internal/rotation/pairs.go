@@ -136,7 +136,9 @@ func (p *procedure) readCA() (*certs.CA, error) {
 	}
 	if _, ok := files[certs.KeyFile]; !ok {
 		remedy := "have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"
-		if d, ok := p.opts.store.(directory); ok && d.inKubeadms(p.caDir) {
+		if d, ok := p.opts.store.(directory); !ok {
+			remedy = "name the signer that has it, with --signer"
+		} else if d.inKubeadms(p.caDir) {
 			remedy = "have the certificate signed where the key is, as kubeadm's documentation says of an external CA"
 		}
 		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.KeyFile), Reason: "expected the CA's key, found none; " + remedy}
@@ -296,7 +298,8 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 	}
 	for i, dir := range p.leafDirs {
 		pair := leaf(i)
-		if cert := pair.Certificate; p.opts.Now().After(cert.NotAfter) { // while the rotation was blocked
+		// While the rotation was blocked. To write it again for the sake of ca.crt makes nothing worse.
+		if cert := pair.Certificate; p.opts.Now().After(cert.NotAfter) && !cert.Equal(p.live(i).Certificate) {
 			return fmt.Errorf("the certificate that was in use (sha256:%.16s) expired at %s: take the rotation to its end", certs.Fingerprint(cert), cert.NotAfter.UTC().Format(time.RFC3339))
 		}
 		if err := p.writeLeaf(i, dir, pair, bundle(i)); err != nil {

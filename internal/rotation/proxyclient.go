@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -47,11 +48,14 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 		observed: p.nextProxyInUse,
 		undo:     undo,
 		undone:   p.liveProxiesInUse,
+		harms:    p.nextProxyRefused,
 	}
 }
 
 func (p *procedure) nextProxyInUse(ctx context.Context) error {
-	if err := p.nextProxyAnswers(ctx); err != nil {
+	if err := p.nextProxyAnswers(ctx); p.refused(err) {
+		return &stopError{err}
+	} else if err != nil {
 		return err
 	}
 	if err := p.proxyShown(ctx, p.next); err != nil || p.makeCA == nil {
@@ -62,6 +66,20 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 		return &waitError{fmt.Errorf("%w; --abort takes this rotation back", err)}
 	}
 	return nil
+}
+
+// nextProxyRefused returns which API does not believe a certificate of the new CA: one that could not be asked before may have a CA of its own
+// for the front proxy.
+func (p *procedure) nextProxyRefused(ctx context.Context) error {
+	if err := p.proxyAnswers(ctx); p.refused(err) {
+		return err
+	}
+	return nil
+}
+
+func (p *procedure) refused(err error) bool {
+	status, ok := errors.AsType[*cluster.StatusError](err)
+	return ok && status.Status == http.StatusUnauthorized && p.makeCA != nil
 }
 
 // liveProxiesInUse does not wait for APIs of others: one that does not answer the certificate with which all began does not because of it.
@@ -153,14 +171,15 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
-	// One directory for several of them must be seen to be that of each.
-	if p.opts.otherDirs == nil && len(urls) > 1 && p.makeCA != nil {
+	// One directory for several of them must be seen to be that of each; where the CA stays, one of which that is not seen may keep its certificate.
+	named := p.opts.FrontProxyClientDirs
+	if named == nil && len(urls) > 1 {
 		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 		if err != nil {
 			return err
 		}
 		untold, err := p.shown(ctx, leaf)
-		if err == nil && len(untold) > 0 {
+		if err == nil && len(untold) > 0 && p.makeCA != nil {
 			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
 		}
 		if err != nil {
@@ -168,8 +187,8 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		}
 	}
 	// Certificates of one CA may be replaced host by host, and a host may be gone before the end.
-	if dirs := p.opts.otherDirs; len(dirs) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && dirs != nil && len(dirs) < len(urls) {
-		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(dirs), dirs)
+	if len(named) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && named != nil && len(named) < len(urls) {
+		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(named), named)
 	}
 	return nil
 }
@@ -270,7 +289,7 @@ func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold
 		}
 	}
 	// Where fewer directories were named than there are kube-apiservers, the others keep theirs.
-	if dirs := p.opts.otherDirs; dirs != nil && missing <= len(kubeAPIServers)-len(dirs) {
+	if named := p.opts.FrontProxyClientDirs; named != nil && missing <= len(kubeAPIServers)-len(named) {
 		return untold, nil
 	}
 	return untold, other

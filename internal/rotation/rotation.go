@@ -102,6 +102,8 @@ type Options struct {
 	// APIServices are waited for by Maintain, up to Within, until each has the Service as its backend; none and 0 wait for nothing.
 	APIServices []string
 	Within      time.Duration
+	// ForceConflicts has Maintain take caBundles, and the data of the Secret, from other field managers.
+	ForceConflicts bool
 
 	store     certs.Store // the directory, or the Secrets when they are read
 	leased    bool        // the caller holds the Lease

@@ -68,8 +68,9 @@ func TestKeyElsewhere(t *testing.T) {
 	// Begun while the signer is away, and gone on with without it: no key is made here.
 	opts := f.options(ServingCA)
 	opts.Signer, opts.NewCA = signer, client.Certificate
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("with a signer that is away: got %v, want it stopped", err)
+	_, err = Run(t.Context(), opts)
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "connection refused") || blocked.Waited < opts.Timeout {
+		t.Errorf("with a signer that is away: got %v, want it blocked after it was asked for %s", err, opts.Timeout)
 	}
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
 		t.Errorf("then without it: got %v, want it stopped", err)

@@ -146,8 +146,8 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 		switch {
 		case owned == nil:
 		case owned.Injector == "" && p.makeCA == nil:
-			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s: certgen apply --force-conflicts",
-				owned.Owner, a.Name, p.opts.Rotation, ServingCA))
+			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s, %s",
+				owned.Owner, a.Name, p.opts.Rotation, ServingCA, cluster.TakeOver))
 		default:
 			errs = append(errs, owned)
 		}

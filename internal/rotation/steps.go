@@ -186,6 +186,9 @@ func isTransient(err error) bool {
 	if _, wait := errors.AsType[*waitError](err); wait || isRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true
 	}
+	if _, ok := errors.AsType[*certs.UnreachableError](err); ok {
+		return true
+	}
 	if status, ok := errors.AsType[*cluster.StatusError](err); ok {
 		return status.Status == http.StatusTooManyRequests
 	}

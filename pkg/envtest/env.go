@@ -3,6 +3,7 @@
 package envtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"example.com/extension-apiserver/internal/controlplane"
-	"example.com/extension-apiserver/internal/gobuild"
 )
 
 // Environment is a running control plane with our servers behind it.
@@ -103,10 +103,16 @@ func because(err, failure error) error {
 	return fmt.Errorf("%w\nwhich ended: %w", failure, err)
 }
 
-// withSpace says what helps where the state does not fit. Of a build that does not fit the error says so itself.
+// withSpace says what helps where the state does not fit: other things than a file system have no space left too.
 func (e *Environment) withSpace(err error) error {
-	if said := err.Error(); strings.Contains(said, syscall.ENOSPC.Error()) && !strings.Contains(said, gobuild.Hint(said)) {
-		return fmt.Errorf("%w\nthe state needs 0.5 GB in %s: free it, or use another directory", err, e.Dir)
+	const needed = 512 // MiB, where 126 were used
+	dir := cmp.Or(e.Dir, os.TempDir())
+	var fs syscall.Statfs_t
+	if !strings.Contains(err.Error(), syscall.ENOSPC.Error()) || syscall.Statfs(dir, &fs) != nil {
+		return err
+	}
+	if left := fs.Bavail * uint64(fs.Bsize) >> 20; left < needed {
+		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d: free some, or use another directory", err, needed, dir, left)
 	}
 	return err
 }

@@ -232,7 +232,7 @@ func TestNoSpace(t *testing.T) {
 			}
 		})
 		_, err := Start(t.Context(), Options{Dir: dir})
-		wantError(t, err, "no space left on device", "the state needs 0.5 GB in "+dir)
+		wantError(t, err, "no space left on device", "the state needs 512 MiB in "+dir)
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=1g"); err != nil {
 			t.Fatal(err)
 		}

@@ -123,7 +123,7 @@ func TestPlanSecret(t *testing.T) {
 		change(s)
 		return s
 	}
-	otherDir, _ := applyDir(t)
+	otherDir, otherBundle := applyDir(t)
 	otherCert, err := os.ReadFile(filepath.Join(otherDir, certs.ServingDir, certs.CertFile))
 	if err != nil {
 		t.Fatal(err)
@@ -163,11 +163,16 @@ func TestPlanSecret(t *testing.T) {
 		})
 	}
 	// A pair whose CA nobody trusts yet is no step by itself; before there is an API, it is the only one.
-	trusts := clustertest.APIService("v1.g.example.com", clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).CertPEM)
-	_, err = fakeClient([]apiregistrationv1.APIService{trusts}, secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert })).
-		PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
-	if err == nil || !strings.Contains(err.Error(), "must before the Secret changes") {
+	over := func(caBundle []byte) error {
+		_, err := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)}, secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert })).
+			PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s", KeepTrust: true})
+		return err
+	}
+	if err := over(otherBundle); err == nil || !strings.Contains(err.Error(), "must before the Secret changes") {
 		t.Errorf("got %v, want trust first", err)
+	}
+	if err := over(clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).CertPEM); err != nil {
+		t.Errorf("where the pair that is there is not trusted either: got %v, want it replaced", err)
 	}
 	plan, err := fakeClient(nil).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
 	if err != nil || len(plan.Items) != 1 || len(plan.Items[0].Notes) != 1 {
@@ -221,11 +226,12 @@ func TestPlanRefuses(t *testing.T) {
 	if err := (Options{Secret: "S", DryRun: "x"}).Validate(); len(certs.Flatten(err)) != 5 {
 		t.Errorf("got %v, want all five", err)
 	}
-	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}
-	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil, nil); err == nil || !strings.Contains(err.Error(), "found none") {
+	ca := clustertest.NewCA(t, "ca", x509.ExtKeyUsageServerAuth)
+	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", ca.CertPEM)}
+	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil, certs.Bundle{ca.Certificate}); err == nil || !strings.Contains(err.Error(), "v1.g.example.com: plan caBundle: expected a CA that is valid, found none") {
 		t.Errorf("an empty caBundle: got %v, want it refused", err)
 	}
-	leaf := clustertest.NewServing(t, clustertest.NewCA(t, "ca", x509.ExtKeyUsageServerAuth), "widgets.demo.svc").Certificate
+	leaf := clustertest.NewServing(t, ca, "widgets.demo.svc").Certificate
 	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{leaf}, nil); err == nil || !strings.Contains(err.Error(), "expected CAs only") {
 		t.Errorf("a leaf as caBundle: got %v, want it refused", err)
 	}
@@ -387,6 +393,58 @@ func TestChangeCABundle(t *testing.T) {
 				t.Errorf("got %d CAs, resourceVersion %q, uid %q; want %d, 7, %s", len(certs.LenientBundle(got.Spec.CABundle)), got.ResourceVersion, got.UID, len(tc.want), a.UID)
 			}
 		})
+	}
+}
+
+// TestChangeCABundleInsecure: an APIService that trusts whoever answers is refused before a CA is added, and in the way of nothing when one is taken out.
+func TestChangeCABundleInsecure(t *testing.T) {
+	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
+	insecure := clustertest.APIService("v2.g.example.com", nil)
+	insecure.Spec.InsecureSkipTLSVerify = true
+	c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", (certs.Bundle{old.Certificate, next.Certificate}).PEM()), insecure})
+	var patched []string
+	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patched = append(patched, action.(k8stesting.PatchAction).GetName())
+		return true, &apiregistrationv1.APIService{}, nil
+	})
+	for name, err := range map[string]error{
+		"before": c.MayChangeTrust(t.Context(), clustertest.Service),
+		"add":    c.ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{next.Certificate}, nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "APIService v2.g.example.com: expected insecureSkipTLSVerify false") {
+			t.Errorf("%s: got %v, want it refused", name, err)
+		}
+	}
+	patched = nil
+	if err := c.ChangeCABundle(t.Context(), clustertest.Service, nil, certs.Bundle{next.Certificate}); err != nil || !slices.Equal(patched, []string{"v1.g.example.com", "v1.g.example.com"}) {
+		t.Errorf("remove: got %v, and writes to %q; want v1 tried and written", err, patched)
+	}
+}
+
+// TestTakeOverCABundles: others own caBundles no more, whose CAs stay; that of an injector is refused.
+func TestTakeOverCABundles(t *testing.T) {
+	old := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth)
+	owned := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", old.CertPEM), "helm", update)
+	c := fakeClient([]apiregistrationv1.APIService{owned, clustertest.APIService("v2.g.example.com", old.CertPEM)})
+	var forced []string
+	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patch := action.(k8stesting.PatchActionImpl)
+		var got apiregistrationv1.APIService
+		if err := json.Unmarshal(patch.GetPatch(), &got); err != nil || !sameSet(got.Spec.CABundle, certs.Bundle{old.Certificate}) {
+			t.Errorf("got the patch %s, %v; want the CA that is there", patch.GetPatch(), err)
+		}
+		if *patch.PatchOptions.Force && patch.PatchOptions.DryRun == nil {
+			forced = append(forced, patch.GetName())
+		}
+		return true, &apiregistrationv1.APIService{}, nil
+	})
+	items, err := c.TakeOverCABundles(t.Context(), clustertest.Service)
+	if err != nil || len(items) != 1 || !slices.Contains(forced, "v1.g.example.com") || slices.Contains(forced, "v2.g.example.com") {
+		t.Errorf("got %+v, %v, and forced %q; want v1 taken over alone", items, err, forced)
+	}
+	owned.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
+	if _, err := fakeClient([]apiregistrationv1.APIService{owned}).TakeOverCABundles(t.Context(), clustertest.Service); err == nil {
+		t.Error("with an injector: it was taken over, want it refused")
 	}
 }
 

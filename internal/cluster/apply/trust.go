@@ -29,14 +29,15 @@ import (
 // meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field; CAs are
 // then taken out of none, and added where they can be, which breaks nothing.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
-	plan := &Plan{}
+	plan, found := &Plan{}, false
 	refused := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
-		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), true
+		found = true
+		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), len(add) > 0 || len(a.Spec.CABundle) > 0
 	})
 	if _, owned := errors.AsType[*cluster.OwnedError](refused); refused != nil && (!owned || len(remove) > 0) {
 		return refused
 	}
-	if len(plan.Items) == 0 {
+	if !found {
 		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
 	}
 	return errors.Join(refused, c.Apply(ctx, plan))
@@ -44,12 +45,27 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 
 // FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and created again, and
 // returns what it wrote. Nothing works there that could break.
-func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) (done []certs.Item, err error) {
+func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) ([]certs.Item, error) {
+	return c.writeCABundles(ctx, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+		return cas, len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify
+	})
+}
+
+// TakeOverCABundles makes certgen the owner of caBundles that other field managers own, with the CAs that are there, and returns what it wrote.
+func (c Client) TakeOverCABundles(ctx context.Context, s certs.Service) ([]certs.Item, error) {
+	return c.writeCABundles(ctx, Options{Service: s, ForceConflicts: true}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+		there := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
+		return there, len(there) > 0 && cluster.OwnedByOthers(a) != nil
+	})
+}
+
+// bundleFor is what the caBundle of an APIService shall be, unless it is left alone.
+type bundleFor func(apiregistrationv1.APIService) (bundle certs.Bundle, ok bool)
+
+func (c Client) writeCABundles(ctx context.Context, o Options, want bundleFor) (done []certs.Item, err error) {
 	err = retry.OnError(changedBackoff, Changed, func() error {
 		plan := &Plan{}
-		if err := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
-			return cas, len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify
-		}); err != nil {
+		if err := c.planCABundles(ctx, plan, o, want); err != nil {
 			return err
 		}
 		err := c.Apply(ctx, plan)
@@ -60,9 +76,7 @@ func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bu
 }
 
 // planCABundles decides for every APIService of the Service what its caBundle shall be, unless it is left alone, and refuses for all together.
-func (c Client) planCABundles(
-	ctx context.Context, plan *Plan, o Options, want func(apiregistrationv1.APIService) (bundle certs.Bundle, ok bool),
-) error {
+func (c Client) planCABundles(ctx context.Context, plan *Plan, o Options, want bundleFor) error {
 	all, err := c.APIServices(ctx, o.Service)
 	if err != nil {
 		return err
@@ -74,7 +88,7 @@ func (c Client) planCABundles(
 			continue
 		}
 		if err := usable(bundle); err != nil {
-			return err
+			return fmt.Errorf("APIService %s: %w", a.Name, err)
 		}
 		change, err := c.planCABundle(a, bundle, o)
 		plan.add(change)
@@ -95,14 +109,18 @@ func usable(bundle certs.Bundle) error {
 	return nil
 }
 
+func insecure(a apiregistrationv1.APIService) error {
+	return fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand beside; "+
+		"take it out of what applies the APIService, or have it set to false in the same write: certgen apply --clear-insecure", a.Name)
+}
+
 func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o Options) (planned, error) {
 	change := planned{Item: certs.Item{Path: "APIService " + a.Name, Action: certs.Replaced}, before: a, bundle: bundle}
 	if owned := cluster.InjectedBy(a); owned != nil {
 		return change, owned
 	}
 	if a.Spec.InsecureSkipTLSVerify && !o.ClearInsecure {
-		return change, fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand beside; "+
-			"take it out of what applies the APIService, or have it set to false in the same write: certgen apply --clear-insecure", a.Name)
+		return change, insecure(a)
 	}
 	ours, others := cluster.Owners(a.ManagedFields, cluster.CABundlePath)
 	same := sameSet(a.Spec.CABundle, bundle)
@@ -165,7 +183,9 @@ func (c Client) MayChangeTrust(ctx context.Context, s certs.Service) error {
 		all, err := c.APIServices(ctx, s)
 		errs := []error{err}
 		for _, a := range all {
-			if len(a.Spec.CABundle) > 0 {
+			if a.Spec.InsecureSkipTLSVerify {
+				errs = append(errs, insecure(a))
+			} else if len(a.Spec.CABundle) > 0 {
 				errs = append(errs, c.applyCABundle(ctx, a, [][]byte{a.Spec.CABundle}, Options{}, true))
 			}
 		}
@@ -185,7 +205,7 @@ func serverSide(dryRun, force bool) metav1.ApplyOptions {
 // explainConflict says of a conflict that it was one with another manager, and what to do.
 func explainConflict(err error) error {
 	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
-		return fmt.Errorf("%w; take the field over once: certgen apply --force-conflicts", err)
+		return fmt.Errorf("%w; %s", err, cluster.TakeOver)
 	}
 	return err
 }
@@ -247,7 +267,11 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 		if stored == nil {
 			continue
 		}
-		if leaves := certs.LenientBundle(stored.Data[corev1.TLSCertKey]); len(leaves) > 0 && !leaves[0].Equal(src.Chain[0]) && VerifyServing(src.Chain, trusted, src.service, c.Time()) != nil {
+		leaves := certs.LenientBundle(stored.Data[corev1.TLSCertKey])
+		if len(leaves) == 0 || leaves[0].Equal(src.Chain[0]) || VerifyServing(leaves, trusted, src.service, c.Time()) != nil {
+			continue // it is the same, or is not trusted either
+		}
+		if VerifyServing(src.Chain, trusted, src.service, c.Time()) != nil {
 			errs = append(errs, fmt.Errorf("APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret changes; "+
 				"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, and apply again, or allow it with --replace-trust",
 				a.Name, src.file(certs.CertFile)))

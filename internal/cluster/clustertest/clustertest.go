@@ -147,7 +147,7 @@ func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked
 // OwnedBy says who owns the caBundle.
 func OwnedBy(a apiregistrationv1.APIService, manager string, operation metav1.ManagedFieldsOperationType) apiregistrationv1.APIService {
 	a.ManagedFields = append(a.ManagedFields, metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:caBundle":{},"f:group":{}}}`),
+		Manager: manager, Operation: operation, APIVersion: apiregistrationv1.SchemeGroupVersion.String(), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:caBundle":{},"f:group":{}}}`),
 	})
 	return a
 }
