@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"strings"
@@ -57,12 +58,7 @@ func TestOtherAPIRefuses(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
 	f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}}
-	f.failAnswer = func() error {
-		if cert, err := f.inUse(f.proxies[0]); err == nil && cert.Equal(b.proxy) {
-			return err
-		}
-		return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
-	}
+	f.believes = []*x509.Certificate{b.proxy}
 	_, err := Run(t.Context(), f.options(FrontProxyCA))
 	blocked, ok := errors.AsType[*BlockedError](err)
 	if !ok || blocked.Waited > 0 || blocked.TookBack != Identity || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
@@ -70,6 +66,21 @@ func TestOtherAPIRefuses(t *testing.T) {
 	}
 	f.mustAbort(FrontProxyCA)
 	f.checkAborted(b)
+
+	// Where kube-apiserver itself refuses the user of certgen, nobody's API is why.
+	f = newFake(t)
+	f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}}
+	old, refusals := f.cert(certs.FrontProxyClientDir), 0
+	f.failAnswer = func() error {
+		if cert, err := f.inUse(f.proxies[0]); refusals < 20 && err == nil && !cert.Equal(old) {
+			refusals++
+			return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
+		}
+		return nil
+	}
+	if _, err := Run(t.Context(), f.options(FrontProxyCA)); err != nil || refusals < 20 {
+		t.Errorf("after %d refusals of kube-apiserver's own: got %v, want it waited for", refusals, err)
+	}
 }
 
 // TestRestartLeavesNoneOut: when a run takes a rotation up while a kube-apiserver restarts, no API answers, and that is no reason to leave one out.

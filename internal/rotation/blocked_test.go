@@ -213,6 +213,22 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 	}
 }
 
+// TestBlockedWithoutObserver: where no cluster is asked, none is when the switch is refused either.
+func TestBlockedWithoutObserver(t *testing.T) {
+	f := newFake(t)
+	opts := f.options(ProxyClient)
+	opts.Observer, opts.Hold, opts.wrote = nil, 0, nil
+	opts.Progress = func(e Event) {
+		if e.Step == "stage" && e.Type == EventFinished {
+			f.ofAnotherCA(false)
+		}
+	}
+	_, err := Run(t.Context(), opts)
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked || !strings.Contains(err.Error(), "that was not there when the rotation began") {
+		t.Errorf("got %v, want it blocked", err)
+	}
+}
+
 // TestPreflightWaits: what may pass by itself, such as a kube-apiserver that restarts, is waited for before a rotation begins, but not for long.
 // Anything else is a refusal at once.
 func TestPreflightWaits(t *testing.T) {

@@ -65,12 +65,13 @@ type fakeCluster struct {
 	probe      cluster.ProbeResult // instead of the right one
 	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, besides that of dir
 	failAnswer func() error
-	identities int             // of kube-apiservers
-	forbidden  error           // to try a change of trust
-	noReview   bool            // no API tells which certificate a kube-apiserver shows
-	skew       time.Duration   // of the clock
-	others     []certs.Service // of other aggregated APIs, without a caBundle; that of "broken" does not answer
-	down       string          // an APIService that does not answer
+	identities int                 // of kube-apiservers
+	forbidden  error               // to try a change of trust
+	noReview   bool                // no API tells which certificate a kube-apiserver shows
+	skew       time.Duration       // of the clock
+	others     []certs.Service     // of other aggregated APIs, without a caBundle; that of "broken" does not answer
+	down       string              // an APIService that does not answer
+	believes   []*x509.Certificate // of the front proxy, by the API "metrics" alone; empty: the right ones
 	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none, unless it has them.
 	farEndpoints error
 	hasFar       bool

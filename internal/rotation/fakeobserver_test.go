@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,6 +148,9 @@ func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.A
 	f.step()
 	if a.Name == "v1.broken" || a.Name == f.down {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "no endpoints"}
+	}
+	if cert, err := f.inUse(f.proxies[0]); a.Name == "v1.metrics" && f.believes != nil && (err != nil || !slices.ContainsFunc(f.believes, cert.Equal)) {
+		return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
 	}
 	if f.failAnswer != nil {
 		if err := f.failAnswer(); err != nil {

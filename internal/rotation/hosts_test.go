@@ -3,6 +3,7 @@
 package rotation
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"path/filepath"
@@ -244,7 +245,7 @@ func TestCountsKubeAPIServers(t *testing.T) {
 		t.Errorf("one directory of two: got %v, want it refused", err)
 	}
 	opts.Rotation = ProxyClient
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "name the directories that there are") || f.state() != nil {
 		t.Errorf("one directory of two, and the same CA: got %v, want it refused", err)
 	}
 	opts.Rotation, f.noReview = FrontProxyCA, true
@@ -265,6 +266,21 @@ func TestHostByHost(t *testing.T) {
 	}
 	if f.cert(certs.FrontProxyClientDir).Equal(before[0]) || !f.cert(f.proxies[1]).Equal(before[1]) {
 		t.Error("want another certificate on the first host alone")
+	}
+	// To go on without the directory would wait for the other host.
+	ctx, cut := context.WithCancel(t.Context())
+	opts.Progress = func(Event) { cut() }
+	if _, err := Run(ctx, opts); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want it interrupted", err)
+	}
+	opts.FrontProxyClientDirs, opts.Progress = nil, nil
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+		t.Errorf("without the directory: got %v, want it refused", err)
+	}
+	// As a variable of a script that is not set: that is no directory.
+	opts.FrontProxyClientDirs = []string{}
+	if _, err := Abort(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+		t.Errorf("without a directory: got %v, want it refused", err)
 	}
 }
 

@@ -232,8 +232,11 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 	}
 }
 
-// expired says what to do where the certificate in use ended while the rotation was blocked, and its CA did not: no step can be seen any more.
+// expired says what to do where the certificate in use ended while the rotation of its CA was blocked, and the CA did not: no step can be seen any more.
 func (p *procedure) expired(missing error) error {
+	if p.makeCA == nil || len(p.state.Steps) == 0 {
+		return missing
+	}
 	leaf, leafErr := certs.ReadCertificate(p.opts.store, p.leafDirs[0])
 	ca, caErr := certs.ReadCertificate(p.opts.store, p.caDir)
 	if now := p.opts.Now(); leafErr != nil || caErr != nil || !now.After(leaf.NotAfter) || now.After(ca.NotAfter) {

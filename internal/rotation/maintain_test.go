@@ -363,6 +363,21 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 		t.Errorf("caBundle: got %d CAs, want the two in use", len(got))
 	}
 
+	// Another manager that took it over meanwhile loses it by force, before the rotation goes on.
+	taken, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Get(t.Context(), a.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken.ManagedFields = clustertest.OwnedBy(a, "helm", metav1.ManagedFieldsOperationUpdate).ManagedFields
+	if _, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Update(t.Context(), taken, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	forced := opts
+	forced.ForceConflicts = true
+	if report, _ := Maintain(t.Context(), f.secrets, forced); did(report) != "replaced APIService v1.g.example.com" {
+		t.Errorf("forced: got %s, want the caBundle taken over", did(report))
+	}
+
 	f.now = f.now.Add(91 * 24 * time.Hour)
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	_, err = Maintain(t.Context(), f.secrets, opts)

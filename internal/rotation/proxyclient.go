@@ -53,9 +53,10 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 }
 
 func (p *procedure) nextProxyInUse(ctx context.Context) error {
-	if err := p.nextProxyAnswers(ctx); p.refused(err) {
-		return &stopError{err}
-	} else if err != nil {
+	if err := p.nextProxyAnswers(ctx); err != nil {
+		if refused := p.nextProxyRefused(ctx); refused != nil {
+			return &stopError{refused}
+		}
 		return err
 	}
 	if err := p.proxyShown(ctx, p.next); err != nil || p.makeCA == nil {
@@ -69,17 +70,31 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 }
 
 // nextProxyRefused returns which API does not believe a certificate of the new CA: one that could not be asked before may have a CA of its own
-// for the front proxy.
+// for the front proxy. Once all was seen, and held, it is no reason any more.
 func (p *procedure) nextProxyRefused(ctx context.Context) error {
-	if err := p.proxyAnswers(ctx); p.refused(err) {
-		return err
+	if i := slices.IndexFunc(p.steps, func(s step) bool { return s.kind == Identity }); p.makeCA == nil || p.record(&p.steps[i]).FinishedAt != nil {
+		return nil
+	}
+	services, err := p.aggregated(ctx, LookAnswer)
+	if err != nil {
+		return nil
+	}
+	refused := func(s certs.Service) error {
+		err := p.answersEverywhere(ctx, s)
+		if status, ok := errors.AsType[*cluster.StatusError](err); ok && status.Status == http.StatusUnauthorized {
+			return err
+		}
+		return nil
+	}
+	for _, s := range services {
+		// kube-apiserver itself may refuse the user of certgen, as while it starts.
+		if refused(s) != nil && p.answersEverywhere(ctx, p.opts.Service) == nil {
+			if err := refused(s); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
-}
-
-func (p *procedure) refused(err error) bool {
-	status, ok := errors.AsType[*cluster.StatusError](err)
-	return ok && status.Status == http.StatusUnauthorized && p.makeCA != nil
 }
 
 // liveProxiesInUse does not wait for APIs of others: one that does not answer the certificate with which all began does not because of it.
@@ -172,7 +187,7 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
 	// One directory for several of them must be seen to be that of each; where the CA stays, one of which that is not seen may keep its certificate.
-	named := p.opts.FrontProxyClientDirs
+	named := p.named()
 	if named == nil && len(urls) > 1 {
 		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 		if err != nil {
@@ -183,7 +198,11 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
 		}
 		if err != nil {
-			return fmt.Errorf("%w; give the directory of each kube-apiserver with --front-proxy-client, also where it is the same", err)
+			remedy := "give the directory of each kube-apiserver with --front-proxy-client, also where it is the same"
+			if p.makeCA == nil {
+				remedy = "name the directories that there are with --front-proxy-client, as of this host alone"
+			}
+			return fmt.Errorf("%w; %s", err, remedy)
 		}
 	}
 	// Certificates of one CA may be replaced host by host, and a host may be gone before the end.
@@ -191,6 +210,14 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(named), named)
 	}
 	return nil
+}
+
+// named are the directories that were named. To name the usual one tells which host is meant, where the CA stays: its others keep their certificates.
+func (p *procedure) named() []string {
+	if p.makeCA != nil {
+		return p.opts.otherDirs
+	}
+	return p.opts.given
 }
 
 // allowedByConfigMap checks a front proxy's certificate as extension API servers do.
@@ -289,7 +316,7 @@ func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold
 		}
 	}
 	// Where fewer directories were named than there are kube-apiservers, the others keep theirs.
-	if named := p.opts.FrontProxyClientDirs; named != nil && missing <= len(kubeAPIServers)-len(named) {
+	if named := p.named(); named != nil && missing <= len(kubeAPIServers)-len(named) {
 		return untold, nil
 	}
 	return untold, other

@@ -107,7 +107,8 @@ type Options struct {
 
 	store     certs.Store // the directory, or the Secrets when they are read
 	leased    bool        // the caller holds the Lease
-	otherDirs []string    // FrontProxyClientDirs, absolute, unless they are the one in Dir
+	given     []string    // FrontProxyClientDirs, absolute
+	otherDirs []string    // likewise, unless they are the one in Dir
 	endOnly   bool        // Run begins no rotation
 	wrote     func()      // called after each change of files, for tests
 }
@@ -126,7 +127,7 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 		}
 		p.state = &State{APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), NewCA: p.opts.newCASum()}
 		if ofFrontProxy(opts.Rotation) {
-			p.state.FrontProxyClientDirs = p.opts.otherDirs
+			p.state.FrontProxyClientDirs = p.opts.given
 		}
 		if err := p.begin(ctx); err != nil {
 			p.state = nil
@@ -256,9 +257,9 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 	} else if state.Rotation != opts.Rotation {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
 			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back with --abort", state.Rotation, state.Rotation)}
-	} else if ofFrontProxy(state.Rotation) && !slices.Equal(state.FrontProxyClientDirs, opts.otherDirs) {
+	} else if ofFrontProxy(state.Rotation) && !slices.Equal(state.FrontProxyClientDirs, opts.given) {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, opts.otherDirs)}
+			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, opts.given)}
 	}
 	if sum := opts.newCASum(); sum != "" && state != nil && state.NewCA != sum {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
@@ -318,14 +319,12 @@ func (o *Options) setDefaults() {
 	if o.store == nil && !o.inSecrets() {
 		o.store = directory{certs.Dir(o.Dir)}
 	}
-	if dirs := o.FrontProxyClientDirs; dirs != nil && !slices.Equal(dirs, []string{filepath.Join(o.Dir, certs.FrontProxyClientDir)}) {
-		o.otherDirs = nil
-		for _, dir := range dirs {
-			if abs, err := filepath.Abs(dir); err == nil { // without a working directory it stays as it is
-				dir = abs
-			}
-			o.otherDirs = append(o.otherDirs, dir)
-		}
+	o.given, o.otherDirs = nil, nil
+	for _, dir := range o.FrontProxyClientDirs {
+		o.given = append(o.given, absolute(dir))
+	}
+	if !slices.Equal(o.given, []string{absolute(filepath.Join(o.Dir, certs.FrontProxyClientDir))}) {
+		o.otherDirs = o.given
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -336,6 +335,14 @@ func (o *Options) setDefaults() {
 	if o.Wait == nil {
 		o.Wait = wait
 	}
+}
+
+// absolute leaves a path as it is where there is no working directory.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -133,7 +133,7 @@ func dataOf(files certs.Files) map[string][]byte {
 
 func (s *secrets) apply(ctx context.Context, data map[string][]byte, dryRun bool) error {
 	return retry.OnError(storeBackoff, isTransient, func() error {
-		return apply.Secret(ctx, s.client, s.opts.Service.Namespace, s.opts.Secret, data, dryRun, false)
+		return apply.Secret(ctx, s.client, s.opts.Service.Namespace, s.opts.Secret, data, dryRun, s.opts.ForceConflicts)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -170,6 +171,9 @@ func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) 
 		return err
 	}
 	for _, a := range apiServices {
+		if a.Spec.InsecureSkipTLSVerify {
+			continue
+		}
 		bundle, err := certs.ParseBundle(a.Spec.CABundle)
 		if err != nil {
 			return fmt.Errorf("caBundle of APIService %s: %w", a.Name, err)
@@ -191,9 +195,10 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	if err != nil {
 		return err
 	}
-	trust, err := certs.ParseBundle(apiServices[0].Spec.CABundle)
+	verifies := apiServices[max(0, slices.IndexFunc(apiServices, func(a apiregistrationv1.APIService) bool { return !a.Spec.InsecureSkipTLSVerify }))]
+	trust, err := certs.ParseBundle(verifies.Spec.CABundle)
 	if err != nil {
-		return fmt.Errorf("caBundle of APIService %s: %w", apiServices[0].Name, err)
+		return fmt.Errorf("caBundle of APIService %s: %w", verifies.Name, err)
 	}
 	served, err := p.opts.Observer.Served(ctx, p.opts.Service, trust)
 	if err != nil {

@@ -35,7 +35,7 @@ type State struct {
 	Kind       string    `json:"kind"`     // RotationState
 	Rotation   string    `json:"rotation"` // see Rotations
 	StartedAt  time.Time `json:"startedAt"`
-	// FrontProxyClientDirs are those of Options, absolute, if they are not the one in Dir: what was begun in them must be
+	// FrontProxyClientDirs are those of Options, absolute, if any were given: what was begun in them must be
 	// ended in them.
 	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
 	// NewCA is the SHA-256 of that of Options, if one was given.

@@ -90,7 +90,7 @@ func newProcedure(opts Options) *procedure {
 	for i := range p.steps {
 		s := &p.steps[i]
 		if opts.Observer == nil {
-			s.needs, s.observed, s.undone = nil, nil, nil
+			s.needs, s.observed, s.undone, s.harms = nil, nil, nil, nil
 		}
 		s.needs, s.observed, s.undone = p.loaded(s.needs), p.loaded(s.observed), p.loaded(s.undone)
 		if s.kind != Files { // which make them, or remove them

@@ -32,7 +32,7 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 	plan, found := &Plan{}, false
 	refused := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		found = true
-		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), len(add) > 0 || len(a.Spec.CABundle) > 0
+		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), len(add) > 0 || !a.Spec.InsecureSkipTLSVerify
 	})
 	if _, owned := errors.AsType[*cluster.OwnedError](refused); refused != nil && (!owned || len(remove) > 0) {
 		return refused
