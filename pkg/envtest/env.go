@@ -111,7 +111,7 @@ func (e *Environment) withSpace(err error) error {
 	if !strings.Contains(err.Error(), syscall.ENOSPC.Error()) || syscall.Statfs(dir, &fs) != nil {
 		return err
 	}
-	if left := fs.Bavail * uint64(fs.Bsize) >> 20; left < needed {
+	if left := fs.Bavail * uint64(fs.Bsize) >> 20; left < needed { //nolint:gosec // no size is negative
 		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d: free some, or use another directory", err, needed, dir, left)
 	}
 	return err
