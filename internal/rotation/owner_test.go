@@ -69,3 +69,17 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 		})
 	}
 }
+
+// TestInsecureMeanwhile: an APIService that somebody made insecure while its CA is replaced is in the way of no step back.
+func TestInsecureMeanwhile(t *testing.T) {
+	f := newFake(t)
+	b := f.before()
+	f.runTo(ServingCA, "switch", EventObserved)
+	f.register = func(a *apiregistrationv1.APIService) {
+		if a.Name == "v2.widgets" {
+			a.Spec.InsecureSkipTLSVerify, a.Spec.CABundle = true, nil
+		}
+	}
+	f.mustAbort(ServingCA)
+	f.checkAborted(b)
+}
