@@ -186,7 +186,7 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
-	// One directory for several of them must be seen to be that of each; where the CA stays, one of which that is not seen may keep its certificate.
+	// One directory for several of them must be seen to be that of each. Where the CA stays, a kube-apiserver of which nothing tells may keep its certificate.
 	named := p.named()
 	if named == nil && len(urls) > 1 {
 		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
@@ -212,7 +212,7 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// named are the directories that were named. To name the usual one tells which host is meant, where the CA stays: its others keep their certificates.
+// named are the directories that were given. Where the CA stays, the usual one too says which host is meant: other hosts keep their certificates.
 func (p *procedure) named() []string {
 	if p.makeCA != nil {
 		return p.opts.otherDirs

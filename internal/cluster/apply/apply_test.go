@@ -396,7 +396,7 @@ func TestChangeCABundle(t *testing.T) {
 	}
 }
 
-// TestChangeCABundleInsecure: an APIService that trusts whoever answers is refused before a CA is added, and in the way of nothing when one is taken out.
+// TestChangeCABundleInsecure: an APIService with insecureSkipTLSVerify is refused before a CA is added, and passed over when one is taken out.
 func TestChangeCABundleInsecure(t *testing.T) {
 	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
 	insecure := clustertest.APIService("v2.g.example.com", nil)
