@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -153,6 +154,27 @@ func resourceVersion(n int) string {
 		return ""
 	}
 	return strconv.Itoa(n)
+}
+
+// TestSecretTakenOver: what another manager took over of the Secret during a rotation is refused, with the command that takes it back, which goes on.
+func TestSecretTakenOver(t *testing.T) {
+	f := newFakeInSecrets(t)
+	b := f.before()
+	f.runTo(ServingCA, "trust", EventObserved)
+	chart := corev1ac.Secret("s", service.Namespace).WithData(map[string][]byte{certs.CertFile: certs.Bundle{b.serving}.PEM()})
+	if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Apply(t.Context(), chart, metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), f.options(ServingCA))
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked || !strings.Contains(err.Error(), `conflict with "helm"`) || !strings.Contains(err.Error(), "certgen renew --force-conflicts") {
+		t.Fatalf("got %v, want it blocked, helm named and the command", err)
+	}
+	forced := f.options(ServingCA)
+	forced.ForceConflicts = true
+	if _, err := Run(t.Context(), forced); err != nil {
+		t.Fatalf("forced: %v", err)
+	}
+	f.checkEnd(b, ServingCA)
 }
 
 // TestRotateHeld: Maintain rotates in Secrets that it has read already, under the Lease that it holds.
