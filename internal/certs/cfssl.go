@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cloudflare/cfssl/config"
@@ -17,9 +16,6 @@ import (
 	"github.com/cloudflare/cfssl/signer/local"
 )
 
-// profileName is the only profile of every policy made here.
-const profileName = "certs"
-
 // cfssl's logger is global and writes each serial number to standard error, where only our errors belong. What it
 // says is in the errors that its functions return.
 func init() { log.Level = log.LevelFatal }
@@ -28,12 +24,8 @@ func init() { log.Level = log.LevelFatal }
 // certificate makes a root of the issuer's own key. This file is all that knows cfssl; another signer needs only this
 // function, since the result is compared with s whoever made it.
 func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certificate, error) {
-	policy, err := policyFor(s)
-	if err != nil {
-		return nil, err
-	}
 	// One signer per signature: for a root, cfssl's signer stores the new certificate in itself.
-	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policy)
+	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policyFor(s))
 	if err != nil {
 		return nil, fmt.Errorf("make cfssl signer: %w", err)
 	}
@@ -54,35 +46,22 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 
 // policyFor makes the one profile that s needs.
 //
-// cfssl falls back to the default profile when it does not know a name, without a word, and its own default allows
-// server and client authentication for a year. Ours has no usages: signing with it fails.
-func policyFor(s spec) (*config.Signing, error) {
+// It is the default one, which cfssl takes for every name that it does not know, without a word; cfssl's own default allows server and client
+// authentication for a year. Usages that cfssl does not know it ignores; the certificate then lacks them, which checkIssued sees.
+func policyFor(s spec) *config.Signing {
 	profile := &config.SigningProfile{
-		Usage:        cfsslUsages(s),
-		CSRWhitelist: publicKeyOnly(),
+		Expiry: time.Minute, // cfssl demands one; orderFor says when the certificate ends
+		Usage:  cfsslUsages(s),
+		// Nothing of a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic constraints, into the certificate.
+		// CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override usages and names.
+		CSRWhitelist: &config.CSRWhitelist{PublicKey: true, PublicKeyAlgorithm: true, SignatureAlgorithm: true},
 		// In cfssl a zero path length must be said twice, or it means "no limit".
 		CAConstraint: config.CAConstraint{IsCA: s.isCA, MaxPathLen: 0, MaxPathLenZero: s.isCA},
 	}
 	if s.constraints != nil {
 		profile.ExtensionWhitelist = map[string]bool{oidNameConstraints: true}
 	}
-	// cfssl ignores the usages that it does not know, and signs with those that are left.
-	if ku, eku, unknown := profile.Usages(); len(unknown) > 0 || ku != s.keyUsage() || !slices.Equal(eku, s.extKeyUsages()) {
-		return nil, fmt.Errorf("make cfssl profile: usages %q do not say %s and %s", profile.Usage,
-			keyUsageNames(s.keyUsage()), extKeyUsageNames(s.extKeyUsages(), nil))
-	}
-	return &config.Signing{
-		Profiles: map[string]*config.SigningProfile{profileName: profile},
-		// cfssl demands an expiry of the default profile; it is never reached.
-		Default: &config.SigningProfile{Expiry: time.Minute, CSRWhitelist: publicKeyOnly()},
-	}, nil
-}
-
-// publicKeyOnly takes nothing from a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic
-// constraints, into the certificate. CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override
-// usages and names.
-func publicKeyOnly() *config.CSRWhitelist {
-	return &config.CSRWhitelist{PublicKey: true, PublicKeyAlgorithm: true, SignatureAlgorithm: true}
+	return &config.Signing{Default: profile}
 }
 
 // cfsslUsages spells the usages of s as cfssl's config.KeyUsage and config.ExtKeyUsage do.
@@ -106,11 +85,10 @@ func orderFor(s spec, request *x509.CertificateRequest) (*signer.SignRequest, er
 	}
 	order := &signer.SignRequest{
 		Request: string(encodeRequest(request)),
-		Profile: profileName,
 		Subject: subject,
 		// Never nil: nil would let the names of the CSR through. cfssl guesses the kind of each entry, which
 		// is safe for names that normalizeDNSName and netip accepted, and checked afterwards in any case.
-		Hosts: append(append([]string{}, s.dnsNames...), toStrings(s.ips)...),
+		Hosts: append(append([]string{}, s.dnsNames...), s.ips...),
 		// Set both: cfssl does not end a leaf with its CA, and rounds to the minute.
 		NotBefore: s.notBefore,
 		NotAfter:  s.notAfter,

@@ -17,7 +17,7 @@ func TestCfsslTraps(t *testing.T) {
 		test func(*testing.T)
 		by   string
 	}{
-		{name: "an unknown profile is the default profile", test: unknownProfileSignsNothing},
+		{name: "an unknown profile is the default profile", test: anyProfileIsOurs},
 		{name: "unknown usages are ignored", test: unknownUsageIsRefused},
 		{name: "a policy without a default expiry is invalid", test: policyIsValid},
 		{name: "times as text are read only from files", test: timesAreExact},

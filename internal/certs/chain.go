@@ -284,7 +284,7 @@ func unfitFor(ca *x509.Certificate, s spec, now time.Time) error {
 
 // MaySign returns why a CA may not sign a serving certificate with the names of leaf.
 func MaySign(ca, leaf *x509.Certificate, now time.Time) error {
-	return unfitFor(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: addresses(leaf.IPAddresses)}, now)
+	return unfitFor(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: toStrings(leaf.IPAddresses)}, now)
 }
 
 // issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.

@@ -188,7 +188,7 @@ func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 		}
 		if ca, serving := &c.ca.options, c.leaves[0].want; def.set == setServing {
 			ca.Name, ca.Usage = o.Service.Name+"-serving-ca", x509.ExtKeyUsageServerAuth
-			ca.PermittedDNS, ca.PermittedIPs = serving.dnsNames, toStrings(serving.ips)
+			ca.PermittedDNS, ca.PermittedIPs = serving.dnsNames, serving.ips
 			c.remote = o.Signer
 		}
 		out = append(out, c)

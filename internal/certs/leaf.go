@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -80,8 +79,8 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 }
 
 // servingCommonName is for people only. The longest form of a Service's name has up to 131 characters, too many.
-func servingCommonName(dns []string, ips []netip.Addr) string {
-	for _, name := range append(slices.Clone(dns), toStrings(ips)...) {
+func servingCommonName(dns []string, ips []string) string {
+	for _, name := range slices.Concat(dns, ips) {
 		if len(name) <= maxCommonName {
 			return name
 		}
@@ -184,7 +183,7 @@ func (s spec) verify(cert *x509.Certificate, roots Bundle, now time.Time) error 
 	if _, err := cert.Verify(opts); err != nil {
 		return err
 	}
-	for _, name := range slices.Concat(s.dnsNames, toStrings(s.ips)) {
+	for _, name := range slices.Concat(s.dnsNames, s.ips) {
 		// A wildcard is no host name; ask for one below it.
 		if err := cert.VerifyHostname(strings.Replace(name, "*", "any", 1)); err != nil {
 			return err

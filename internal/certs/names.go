@@ -116,8 +116,8 @@ func isAddress(s string) bool {
 }
 
 // parseAll parses values and drops doubles. parse returns what is wrong with one, or ""; all that are wrong are reported together.
-func parseAll[T comparable](field string, values []string, parse func(string) (T, string)) ([]T, error) {
-	var out []T
+func parseAll(field string, values []string, parse func(string) (string, string)) ([]string, error) {
+	var out []string
 	var errs []error
 	for _, s := range values {
 		value, reason := parse(s)
@@ -131,10 +131,9 @@ func parseAll[T comparable](field string, values []string, parse func(string) (T
 }
 
 // parseIP returns the address, and what is wrong with it, or "".
-func parseIP(s string) (ip netip.Addr, reason string) {
+func parseIP(s string) (address, reason string) {
 	const want = "expected an IP address such as 10.0.0.1 or fd00::1"
 	ip, err := netip.ParseAddr(s)
-	ip = ip.Unmap()
 	switch {
 	case err != nil:
 		reason = want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"
@@ -143,5 +142,5 @@ func parseIP(s string) (ip netip.Addr, reason string) {
 	case ip.IsUnspecified():
 		reason = want + ", found the unspecified address, which nobody can dial; name the real one"
 	}
-	return ip, reason
+	return ip.Unmap().String(), reason
 }

@@ -60,7 +60,7 @@ func TestIPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"10.0.0.1", "fd00::1"}, toStrings(got)); diff != "" {
+	if diff := cmp.Diff([]string{"10.0.0.1", "fd00::1"}, got); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	for in, want := range map[string]string{

@@ -78,7 +78,7 @@ func grants(s spec) string {
 	for _, names := range []struct {
 		flag   string
 		values []string
-	}{{"--dns", s.dnsNames}, {"--ip", toStrings(s.ips)}, {"--group", s.groups}} {
+	}{{"--dns", s.dnsNames}, {"--ip", s.ips}, {"--group", s.groups}} {
 		if len(names.values) > 0 {
 			out = append(out, names.flag+" "+strings.Join(names.values, ","))
 		}
@@ -106,7 +106,7 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	if !want.keyType.matches(key.Public()) {
 		return nil, fmt.Errorf("its key was %s", keyType(key.Public()))
 	}
-	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, toStrings(pending.ips), extKeyUsageNames(pending.extKeyUsages(), nil))
+	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, pending.ips, extKeyUsageNames(pending.extKeyUsages(), nil))
 	if len(differences) > 0 {
 		return nil, errors.New(strings.Join(differences, "; "))
 	}

@@ -34,7 +34,7 @@ func signPending(t *testing.T, path, ca string, change func(*SignOptions)) strin
 		t.Fatal(err)
 	}
 	opts := SignOptions{RequestFile: path, CA: ca, Out: filepath.Join(t.TempDir(), "cert.crt"), Now: at(epoch)}
-	if opts.DNSNames, opts.IPs = request.DNSNames, toStrings(addresses(request.IPAddresses)); len(opts.DNSNames)+len(opts.IPs) == 0 {
+	if opts.DNSNames, opts.IPs = request.DNSNames, toStrings(request.IPAddresses); len(opts.DNSNames)+len(opts.IPs) == 0 {
 		opts.User, opts.Groups = request.Subject.CommonName, request.Subject.Organization
 	}
 	if change != nil {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -132,7 +131,7 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 		Subject: pkix.Name{CommonName: s.commonName, Organization: s.groups}, DNSNames: s.dnsNames,
 	}
 	for _, ip := range s.ips {
-		template.IPAddresses = append(template.IPAddresses, ip.AsSlice())
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
 	}
 	if !s.isCA {
 		// A CA that copies what is asked for makes the very certificate: digitalSignature, CA:FALSE, one usage.
@@ -188,7 +187,7 @@ func specOf(r *x509.CertificateRequest) (spec, error) {
 	if err != nil {
 		return spec{}, err
 	}
-	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: addresses(r.IPAddresses)}
+	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: toStrings(r.IPAddresses)}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if slices.Equal(usageIDs(asked), []string{usage.OID().String()}) {
 			s.usage = usage
@@ -207,15 +206,6 @@ func usageIDs(cert *x509.Certificate) []string {
 	return out
 }
 
-func addresses(ips []net.IP) []netip.Addr {
-	var out []netip.Addr
-	for _, ip := range ips {
-		addr, _ := netip.AddrFromSlice(ip) // 4 or 16 bytes, or it would not have been parsed
-		out = append(out, addr.Unmap())
-	}
-	return out
-}
-
 // asksMoreThan lists what the request asks for and s does not grant. What it leaves out is filled in from s.
 func asksMoreThan(r *x509.CertificateRequest, s spec) ([]string, error) {
 	var out []string
@@ -230,7 +220,7 @@ func asksMoreThan(r *x509.CertificateRequest, s spec) ([]string, error) {
 	excess("common name", []string{r.Subject.CommonName}, append([]string{"", s.commonName}, s.dnsNames...))
 	excess("group (O)", r.Subject.Organization, s.groups)
 	excess("DNS name", r.DNSNames, s.dnsNames)
-	excess("IP address", toStrings(addresses(r.IPAddresses)), toStrings(s.ips))
+	excess("IP address", toStrings(r.IPAddresses), s.ips)
 	excess("email address", r.EmailAddresses, nil)
 	excess("URI", toStrings(r.URIs), nil)
 	for _, name := range r.Subject.Names {

@@ -23,9 +23,9 @@ type spec struct {
 	commonName  string
 	groups      []string // subject O
 	dnsNames    []string
-	ips         []netip.Addr
-	isCA        bool // always with pathlen 0
-	mutual      bool // of a CA: it has the other of the two usages as well
+	ips         []string // as netip.Addr writes them
+	isCA        bool     // always with pathlen 0
+	mutual      bool     // of a CA: it has the other of the two usages as well
 	usage       x509.ExtKeyUsage
 	constraints *x509.Certificate // of a CA, see newConstraints; nil allows every name
 
@@ -86,7 +86,7 @@ func (s spec) purposeMismatches(commonName string, groups, dnsNames, ips, usages
 		mismatch("common name", s.commonName, commonName),
 		mismatch("organizations", sorted(s.groups), sorted(groups)),
 		mismatch("DNS names", sorted(s.dnsNames), sorted(dnsNames)),
-		mismatch("IP addresses", sorted(toStrings(s.ips)), sorted(ips)),
+		mismatch("IP addresses", sorted(s.ips), sorted(ips)),
 		mismatch("extended key usages", extKeyUsageNames(s.extKeyUsages(), nil), usages),
 	)
 }
@@ -182,14 +182,15 @@ const oidNameConstraints = "2.5.29.30"
 // to the given ones and what is below them. Constraints hold per kind of name: permitted DNS names alone would leave every IP
 // address allowed, so either the addresses are listed as well or all of them are excluded. A wildcard needs the name that it
 // stands below.
-func newConstraints(dnsNames []string, ips []netip.Addr) *x509.Certificate {
+func newConstraints(dnsNames, ips []string) *x509.Certificate {
 	c := &x509.Certificate{PermittedDNSDomainsCritical: true}
 	for _, name := range dnsNames {
 		if name = strings.TrimPrefix(name, "*."); !slices.Contains(c.PermittedDNSDomains, name) {
 			c.PermittedDNSDomains = append(c.PermittedDNSDomains, name)
 		}
 	}
-	for _, ip := range ips {
+	for _, address := range ips {
+		ip := netip.MustParseAddr(address)
 		c.PermittedIPRanges = append(c.PermittedIPRanges, &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(ip.BitLen(), ip.BitLen())})
 	}
 	if len(ips) == 0 {
@@ -223,14 +224,14 @@ func constraintsOf(cert *x509.Certificate) string {
 
 // forbidden lists those names and addresses that ca's constraints do not allow, so that a refusal can name them all.
 // crypto/x509 has the last word when the issued certificate is verified.
-func forbidden(ca *x509.Certificate, dnsNames []string, ips []netip.Addr) []string {
+func forbidden(ca *x509.Certificate, dnsNames, ips []string) []string {
 	below := func(name string, domains []string) bool {
 		return slices.ContainsFunc(domains, func(d string) bool {
 			return d == "" || name == d || strings.HasSuffix(name, "."+strings.TrimPrefix(d, "."))
 		})
 	}
-	inside := func(ip netip.Addr, ranges []*net.IPNet) bool {
-		return slices.ContainsFunc(ranges, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
+	inside := func(ip string, ranges []*net.IPNet) bool {
+		return slices.ContainsFunc(ranges, func(n *net.IPNet) bool { return n.Contains(net.ParseIP(ip)) })
 	}
 	var out []string
 	for _, name := range dnsNames {
@@ -241,7 +242,7 @@ func forbidden(ca *x509.Certificate, dnsNames []string, ips []netip.Addr) []stri
 	}
 	for _, ip := range ips {
 		if len(ca.PermittedIPRanges) > 0 && !inside(ip, ca.PermittedIPRanges) || inside(ip, ca.ExcludedIPRanges) {
-			out = append(out, ip.String())
+			out = append(out, ip)
 		}
 	}
 	return out

@@ -8,7 +8,6 @@ import (
 	"encoding/asn1"
 	"math/big"
 	"net"
-	"net/netip"
 	"net/url"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ import (
 
 // fullSpec and fullTemplate ask for the same certificate, one of this package and one of crypto/x509.
 var fullSpec = spec{
-	commonName: "a.b.svc", groups: []string{"g"}, dnsNames: []string{"a.b.svc"}, ips: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+	commonName: "a.b.svc", groups: []string{"g"}, dnsNames: []string{"a.b.svc"}, ips: []string{"10.0.0.1"},
 	usage: x509.ExtKeyUsageServerAuth, notBefore: epoch.Add(-time.Hour), notAfter: epoch.Add(time.Hour),
 }
 

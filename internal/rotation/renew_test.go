@@ -4,6 +4,7 @@ package rotation
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -178,52 +179,29 @@ func TestRenewEndsBoth(t *testing.T) {
 	}
 }
 
-// TestRenewDamagedRecord: a record that cannot be read holds back what it is of alone.
+// TestRenewDamagedRecord: a record that cannot be read, or is of other certificates, holds back what it is of alone.
 func TestRenewDamagedRecord(t *testing.T) {
-	for set, replaced := range map[string]string{servingState: certs.FrontProxyClientDir, frontProxyState: certs.ServingDir} {
+	for _, tc := range []struct{ set, record, want, replaced string }{
+		{servingState, "{", "expected the record of a rotation, found other content", certs.FrontProxyClientDir},
+		{frontProxyState, "{", "expected the record of a rotation, found other content", certs.ServingDir},
+		{servingState, recordOf(FrontProxyCA), "RotationState of front-proxy-ca; use the certgen that wrote it", certs.FrontProxyClientDir},
+		{frontProxyState, recordOf(ServingCA), "RotationState of serving-ca; use the certgen that wrote it", certs.ServingDir},
+	} {
 		f := newFake(t)
 		b := f.before()
 		f.now = f.now.Add(61 * 24 * time.Hour)
-		if err := f.store().Write(set, certs.Files{StateFile: {Data: []byte("{"), Mode: 0o600}}); err != nil {
+		if err := f.store().Write(tc.set, certs.Files{StateFile: {Data: []byte(tc.record), Mode: 0o600}}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := Renew(t.Context(), f.options(""))
-		if err == nil || strings.Count(err.Error(), "expected the record of a rotation, found other content") != 1 || !f.changes(b)[replaced] {
-			t.Errorf("%s: got %v, %s replaced: %t; want one refusal, and it replaced", set, err, replaced, f.changes(b)[replaced])
+		if err == nil || strings.Count(err.Error(), tc.want) != 1 || !f.changes(b)[tc.replaced] {
+			t.Errorf("%s, %s: got %v, %s replaced: %t; want one refusal, and it replaced", tc.set, tc.record, err, tc.replaced, f.changes(b)[tc.replaced])
 		}
 	}
 }
 
-// TestOlderState: a rotation of the front proxy that an older certgen recorded where those of the serving certificates are goes on, and holds
-// none of these back.
-func TestOlderState(t *testing.T) {
-	for name, run := range map[string]func(*fakeCluster) error{
-		"rotate": func(f *fakeCluster) error { _, err := Run(f.t.Context(), f.options(FrontProxyCA)); return err },
-		"renew": func(f *fakeCluster) error {
-			f.now = f.now.Add(61 * 24 * time.Hour)
-			_, err := Renew(f.t.Context(), f.options(""))
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFake(t)
-			b := f.before()
-			f.runTo(FrontProxyCA, "trust", EventObserved)
-			if err := f.store().Move(frontProxyState, servingState); err != nil {
-				t.Fatal(err)
-			}
-			if err := run(f); err != nil {
-				t.Fatal(err)
-			}
-			want := map[string]bool{certs.ServingDir: name == "renew", certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: true}
-			if diff := cmp.Diff(want, f.changes(b)); diff != "" {
-				t.Errorf("replaced pairs (-want +got):\n%s", diff)
-			}
-			if s, err := readStateIn(f.store(), frontProxyState); err != nil || s == nil || !ofFrontProxy(s.Rotation) || s.Unfinished() {
-				t.Errorf("got the record %+v, %v; want it moved, and ended", s, err)
-			}
-		})
-	}
+func recordOf(rotation string) string {
+	return fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "rotation": %q}`, certs.APIVersion, stateKind, rotation)
 }
 
 // TestEndedMeanwhile: a rotation that somebody else ended, since Renew read that it was under way, is not begun again.

@@ -192,9 +192,6 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 		return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
-		if err := moveOlderState(opts.store); err != nil {
-			return nil, err
-		}
 		// What stands in the way here needs no cluster.
 		if _, err := recorded(opts, begin); err != nil {
 			return nil, err

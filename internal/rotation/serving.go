@@ -68,16 +68,8 @@ func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write f
 // issueServing gives the new leaf the names of the old one.
 func (p *procedure) issueServing(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
 	return ca.IssueServing(certs.ServingOptions{
-		DNSNames: old.DNSNames, IPs: ipTexts(old), Lifetime: p.opts.Lifetime, KeyType: p.opts.KeyType,
+		DNSNames: old.DNSNames, IPs: certs.Describe(old, p.opts.Now()).IPAddresses, Lifetime: p.opts.Lifetime, KeyType: p.opts.KeyType,
 	})
-}
-
-func ipTexts(cert *x509.Certificate) []string {
-	var out []string
-	for _, ip := range cert.IPAddresses {
-		out = append(out, ip.String())
-	}
-	return out
 }
 
 // checkServing refuses to begin where the end could not be observed, or would not be what the Service needs.

@@ -24,7 +24,8 @@ func (p *procedure) servingCA() {
 	p.serving()
 	p.makeCA = func(leaf *x509.Certificate) certs.CAOptions {
 		return certs.CAOptions{
-			Name: p.opts.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: leaf.DNSNames, PermittedIPs: ipTexts(leaf),
+			Name: p.opts.Service.Name + "-serving-ca", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: leaf.DNSNames,
+			PermittedIPs: certs.Describe(leaf, p.opts.Now()).IPAddresses,
 		}
 	}
 	p.steps = []step{

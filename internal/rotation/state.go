@@ -95,37 +95,7 @@ func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 // ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be read is
 // *certs.RefusedError.
 func ReadState(store certs.Store, rotation string) (*State, error) {
-	state, err := readStateIn(store, servingState)
-	if state != nil && ofFrontProxy(state.Rotation) == ofFrontProxy(rotation) {
-		return state, nil // of the front proxy it is an older certgen's, see moveOlderState
-	}
-	if !ofFrontProxy(rotation) {
-		return nil, err
-	}
-	return readStateIn(store, frontProxyState)
-}
-
-// moveOlderState moves what certgen recorded of the front proxy when there was one set for all rotations.
-func moveOlderState(store certs.Store) error {
-	older, err := readStateIn(store, servingState)
-	if err != nil || older == nil || !ofFrontProxy(older.Rotation) {
-		return nil //nolint:nilerr // a rotation of the serving certificates reads it again, and refuses it
-	}
-	newer, err := readStateIn(store, frontProxyState)
-	if err == nil && newer.Unfinished() {
-		err = &certs.RefusedError{Path: store.Path(servingState, StateFile), Reason: "expected one record of the front proxy's rotations, found another in " +
-			store.Path(frontProxyState) + "; use the certgen that wrote the other one to end it"}
-	}
-	if err == nil {
-		err = store.Remove(frontProxyState)
-	}
-	if err != nil {
-		return err
-	}
-	return store.Move(servingState, frontProxyState)
-}
-
-func readStateIn(store certs.Store, set string) (*State, error) {
+	set := StateSet(rotation)
 	files, err := store.Read(set, StateFile)
 	if err != nil {
 		return nil, err
@@ -139,9 +109,9 @@ func readStateIn(store certs.Store, set string) (*State, error) {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
 			"expected the record of a rotation, found other content (%v); restore it from a backup", err)}
 	}
-	if s.APIVersion != certs.APIVersion || s.Kind != stateKind {
-		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected %s %s, found %s %s; use the certgen that wrote it",
-			certs.APIVersion, stateKind, s.APIVersion, s.Kind)}
+	if s.APIVersion != certs.APIVersion || s.Kind != stateKind || StateSet(s.Rotation) != set {
+		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected %s %s of these certificates, found %s %s of %s; use the certgen that wrote it",
+			certs.APIVersion, stateKind, s.APIVersion, s.Kind, s.Rotation)}
 	}
 	return s, nil
 }
