@@ -21,8 +21,8 @@ import (
 func init() { log.Level = log.LevelFatal }
 
 // sign has cfssl sign the key in the request as s asks, and takes nothing else from the request. An issuer without a
-// certificate makes a root of the issuer's own key. This file is all that knows cfssl; another signer needs only this
-// function, since the result is compared with s whoever made it.
+// certificate makes a root of the issuer's own key. Only this file and that of the remote signer know cfssl;
+// another signer needs only this function, since the result is compared with s whoever made it.
 func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certificate, error) {
 	// One signer per signature: for a root, cfssl's signer stores the new certificate in itself.
 	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policyFor(s))
@@ -47,7 +47,8 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 // policyFor makes the one profile that s needs.
 //
 // It is the default one, which cfssl takes for every name that it does not know, without a word; cfssl's own default allows server and client
-// authentication for a year. Usages that cfssl does not know it ignores; the certificate then lacks them, which checkIssued sees.
+// authentication for a year. Usages that cfssl does not know it ignores, and a certificate without any would be good for
+// every purpose: checkIssued refuses it.
 func policyFor(s spec) *config.Signing {
 	profile := &config.SigningProfile{
 		Expiry: time.Minute, // cfssl demands one; orderFor says when the certificate ends

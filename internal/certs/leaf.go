@@ -73,19 +73,19 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 		return spec{}, &InvalidError{dnsField, "", "expected at least one DNS name or IP address; clients look nowhere else"}
 	}
 	return spec{
-		commonName: servingCommonName(dns, ips), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth,
+		commonName: servingCommonName(slices.Concat(dns, ips)), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth,
 		lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType,
 	}, nil
 }
 
 // servingCommonName is for people only. The longest form of a Service's name has up to 131 characters, too many.
-func servingCommonName(dns []string, ips []string) string {
-	for _, name := range slices.Concat(dns, ips) {
+func servingCommonName(names []string) string {
+	for _, name := range names {
 		if len(name) <= maxCommonName {
 			return name
 		}
 	}
-	return dns[0][:maxLabelLength]
+	return names[0][:maxLabelLength]
 }
 
 // Validate returns an InvalidError for each wrong value, joined.

@@ -130,7 +130,7 @@ func parseAll(field string, values []string, parse func(string) (string, string)
 	return out, errors.Join(errs...)
 }
 
-// parseIP returns the address, and what is wrong with it, or "".
+// parseIP returns the address as net.IP writes it, and what is wrong with it, or "".
 func parseIP(s string) (address, reason string) {
 	const want = "expected an IP address such as 10.0.0.1 or fd00::1"
 	ip, err := netip.ParseAddr(s)
@@ -139,7 +139,7 @@ func parseIP(s string) (address, reason string) {
 		reason = want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"
 	case ip.Zone() != "":
 		reason = want + ", found a zone, which certificates cannot hold; leave it out"
-	case ip.IsUnspecified():
+	case ip.Unmap().IsUnspecified():
 		reason = want + ", found the unspecified address, which nobody can dial; name the real one"
 	}
 	return ip.Unmap().String(), reason

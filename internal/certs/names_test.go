@@ -65,7 +65,8 @@ func TestIPs(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"": "such as 10.0.0.1", "10.0.0.1:443": "port", "10.0.0.0/24": "prefix", "[::1]": "brackets", "localhost": "--dns",
-		"fe80::1%eth0": "zone", "0.0.0.0": "unspecified", "::": "unspecified", "010.0.0.1": "such as",
+		"fe80::1%eth0": "zone", "0.0.0.0": "unspecified", "::": "unspecified", "::ffff:0.0.0.0": "unspecified",
+		"::ffff:10.0.0.1%eth0": "zone", "010.0.0.1": "such as",
 	} {
 		_, err := parseAll("ip", []string{in}, parseIP)
 		wantError(t, err, want)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ type spec struct {
 	commonName  string
 	groups      []string // subject O
 	dnsNames    []string
-	ips         []string // as netip.Addr writes them
+	ips         []string // as net.IP writes them: IPv4 is never mapped into IPv6
 	isCA        bool     // always with pathlen 0
 	mutual      bool     // of a CA: it has the other of the two usages as well
 	usage       x509.ExtKeyUsage
@@ -190,8 +189,11 @@ func newConstraints(dnsNames, ips []string) *x509.Certificate {
 		}
 	}
 	for _, address := range ips {
-		ip := netip.MustParseAddr(address)
-		c.PermittedIPRanges = append(c.PermittedIPRanges, &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(ip.BitLen(), ip.BitLen())})
+		ip := net.ParseIP(address)
+		if v4 := ip.To4(); v4 != nil {
+			ip = v4
+		}
+		c.PermittedIPRanges = append(c.PermittedIPRanges, &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))})
 	}
 	if len(ips) == 0 {
 		c.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}

@@ -179,13 +179,13 @@ func TestRenewEndsBoth(t *testing.T) {
 	}
 }
 
-// TestRenewDamagedRecord: a record that cannot be read, or is of other certificates, holds back what it is of alone.
+// TestRenewDamagedRecord: a record that cannot be read, or is of other certificates, holds back only those in whose place it is.
 func TestRenewDamagedRecord(t *testing.T) {
 	for _, tc := range []struct{ set, record, want, replaced string }{
 		{servingState, "{", "expected the record of a rotation, found other content", certs.FrontProxyClientDir},
 		{frontProxyState, "{", "expected the record of a rotation, found other content", certs.ServingDir},
-		{servingState, recordOf(FrontProxyCA), "RotationState of front-proxy-ca; use the certgen that wrote it", certs.FrontProxyClientDir},
-		{frontProxyState, recordOf(ServingCA), "RotationState of serving-ca; use the certgen that wrote it", certs.ServingDir},
+		{servingState, recordOf(FrontProxyCA), `of these certificates, found one of "front-proxy-ca"`, certs.FrontProxyClientDir},
+		{frontProxyState, recordOf(ServingCA), `of these certificates, found one of "serving-ca"`, certs.ServingDir},
 	} {
 		f := newFake(t)
 		b := f.before()

@@ -92,8 +92,8 @@ const (
 // Unfinished is true between the first step and the outcome.
 func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 
-// ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be read is
-// *certs.RefusedError.
+// ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be read, or is of other
+// certificates, is *certs.RefusedError.
 func ReadState(store certs.Store, rotation string) (*State, error) {
 	set := StateSet(rotation)
 	files, err := store.Read(set, StateFile)
@@ -109,9 +109,13 @@ func ReadState(store certs.Store, rotation string) (*State, error) {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
 			"expected the record of a rotation, found other content (%v); restore it from a backup", err)}
 	}
-	if s.APIVersion != certs.APIVersion || s.Kind != stateKind || StateSet(s.Rotation) != set {
-		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected %s %s of these certificates, found %s %s of %s; use the certgen that wrote it",
-			certs.APIVersion, stateKind, s.APIVersion, s.Kind, s.Rotation)}
+	if s.APIVersion != certs.APIVersion || s.Kind != stateKind {
+		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected %s %s, found %q %q; use the certgen that wrote it",
+			certs.APIVersion, stateKind, s.APIVersion, s.Kind)}
+	}
+	if StateSet(s.Rotation) != set {
+		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
+			"expected the record of a rotation of these certificates, found one of %q; restore the right one from a backup, or move it away", s.Rotation)}
 	}
 	return s, nil
 }
