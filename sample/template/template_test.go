@@ -50,7 +50,7 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("files that are not formatted:\n%s", out)
 	}
 	scripttest.Shell(t, dir, "go vet ./...") // which compiles all
-	out := scripttest.Shell(t, dir, "go test ./pkg/... ./cmd/... $(go list ./sample/... | grep -v -e /docs -e /template)")
+	out := scripttest.Shell(t, dir, "go test -short ./pkg/... ./cmd/... $(go list ./sample/... | grep -v -e /docs -e /template)")
 	if want := "ok  \t" + module + "/sample/registry/workshop/sprocket"; !strings.Contains(out, want) {
 		t.Errorf("tests after the rename: got no %q, want the new kind's among them:\n%s", want, out)
 	}
