@@ -22,7 +22,7 @@ func init() { log.Level = log.LevelFatal }
 
 // sign has cfssl sign the key in the request as s asks, and takes nothing else from the request. An issuer without a
 // certificate makes a root of the issuer's own key. Only this file and that of the remote signer know cfssl;
-// another signer needs only this function, since the result is compared with s whoever made it.
+// another signer needs only this function, since the result is compared with s in any case.
 func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certificate, error) {
 	// One signer per signature: for a root, cfssl's signer stores the new certificate in itself.
 	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policyFor(s))
