@@ -16,7 +16,7 @@ var conformanceTargets = map[string]conformance.Target{}
 // TestConformance: each kind behaves as the built-in ones do.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it checks each kind, for a minute")
+		t.Skip("skipped in short mode: it checks each kind, for a minute")
 	}
 	known, err := envtest.New(t, envtest.Options{Server: "example.com/extension-apiserver/cmd/extension-apiserver"}).ConformanceTarget()
 	if err != nil {

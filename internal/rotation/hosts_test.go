@@ -22,7 +22,7 @@ func TestTwoHosts(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		t.Run(rotation, func(t *testing.T) {
 			if testing.Short() && rotation != ProxyClient {
-				t.Skip("it takes 20 seconds")
+				t.Skip("skipped in short mode: it takes 20 seconds")
 			}
 			t.Parallel()
 			twoHosts := func() *fakeCluster {

@@ -145,7 +145,7 @@ func TestKilledAnywhere(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			if testing.Short() && tc.rotation != Serving {
-				t.Skip("it takes up to 20 seconds")
+				t.Skip("skipped in short mode: it takes up to 20 seconds")
 			}
 			t.Parallel()
 			rotation := tc.rotation
@@ -179,7 +179,7 @@ func TestKilledAndAborted(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			if testing.Short() && tc.rotation != Serving {
-				t.Skip("it takes up to 20 seconds")
+				t.Skip("skipped in short mode: it takes up to 20 seconds")
 			}
 			t.Parallel()
 			rotation := tc.rotation

@@ -53,7 +53,7 @@ func TestNothingSurvives(t *testing.T) {
 	for _, how := range []string{"panic", "kill"} {
 		t.Run(how, func(t *testing.T) {
 			if testing.Short() && how == "panic" {
-				t.Skip("it starts another environment")
+				t.Skip("skipped in short mode: it starts another environment")
 			}
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), asParent+"="+how)
@@ -184,7 +184,7 @@ func TestPartHangs(t *testing.T) {
 // directory serves one at a time.
 func TestSeveralAtOnce(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts two environments")
+		t.Skip("skipped in short mode: it starts two environments")
 	}
 	var group sync.WaitGroup
 	environments := make([]*Environment, 2)

@@ -16,7 +16,7 @@ import (
 // TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an object, restores.
 func TestBackupDoc(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a minute")
+		t.Skip("skipped in short mode: it takes a minute")
 	}
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	page, err := os.ReadFile(filepath.Join(dir, "docs", "production.md"))

@@ -138,7 +138,7 @@ func TestCalibration(t *testing.T) {
 	for _, target := range targets(t, nil) {
 		t.Run(target.Resource, func(t *testing.T) {
 			if testing.Short() && !strings.HasPrefix(target.Resource, "items.") {
-				t.Skip("each takes 15 s")
+				t.Skip("skipped in short mode: each takes 15 s")
 			}
 			complete(t, e, &target, other, logs)
 			created := &creations{}

@@ -153,7 +153,7 @@ func TestDeployRefuses(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			if testing.Short() && (test.prepare != nil || test.answers != nil) {
-				t.Skip("each takes five seconds")
+				t.Skip("skipped in short mode: each takes five seconds")
 			}
 			c := newCluster(t, shared)
 			c.label(test.partOf)

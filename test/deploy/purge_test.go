@@ -24,7 +24,7 @@ import (
 // lost costs one more list. Why objects stay is said.
 func TestPurgeObjects(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a minute")
+		t.Skip("skipped in short mode: it takes a minute")
 	}
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	c, ours := newCluster(t, e), name

@@ -77,7 +77,7 @@ func TestVulncheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && tc.code != unavailable {
-				t.Skip("each takes half a minute")
+				t.Skip("skipped in short mode: each takes half a minute")
 			}
 			cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "vulncheck.sh"), "./internal/registration")
 			cmd.Env = append(cmd.Environ(), "VULNDB="+tc.database)

@@ -43,7 +43,7 @@ func TestRollout(t *testing.T) {
 			least, requests, replaced := rounds, int64(inAll), 2
 			if testing.Short() {
 				if tc.network != envtest.EndpointRouting {
-					t.Skip("it takes two minutes")
+					t.Skip("skipped in short mode: it takes two minutes")
 				}
 				least, requests, replaced = 1, 0, 1
 			}

@@ -24,7 +24,7 @@ import (
 // what is wrong, lives, and works again as soon as kube-apiserver does. Nothing restarts it.
 func TestS21Outage(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts a control plane, and takes half a minute")
+		t.Skip("skipped in short mode: it starts a control plane, and takes half a minute")
 	}
 	t.Parallel()
 	// A verdict that is remembered is longer than the test.
