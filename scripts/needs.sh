@@ -11,12 +11,13 @@ engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
 PATH=$PATH:/usr/sbin:/sbin
 root=
 [ "$(id -u)" != 0 ] || root=1
-# found looks for a command, or for a module of the distribution's Python (python:NAME), a container engine that answers (engine:NAME), or the
-# right to make network namespaces.
+# found looks for a command, or for a module of the distribution's Python (python:NAME), a container engine that answers (engine:NAME), root,
+# or the right to make network namespaces.
 found() {
   case $1 in
     python:*) /usr/bin/python3 -c "import ${1#python:}" 2>/dev/null ;;
     engine:*) command -v "${1#engine:}" >/dev/null && "${1#engine:}" info >/dev/null 2>&1 ;;
+    root) [ -n "$root" ] ;;
     namespaces) unshare --net true 2>/dev/null ;;
     *) command -v "$1" >/dev/null ;;
   esac
@@ -40,6 +41,8 @@ fips      openssl             openssl            openssl             a client of
 emulated  qemu-aarch64-static qemu-aarch64-static qemu-user-static    runs programs for linux/arm64
 emulated  update-binfmts      update-binfmts     binfmt-support      lets the kernel start them
 windows   debootstrap         debootstrap        debootstrap         fetches Wine, the first time
+windows   root                root               -                   runs Wine in a system of its own, with chroot
+binfmt    root                root               -                   tells the kernel how to start programs for linux/arm64
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
@@ -51,13 +54,17 @@ END
 if [[ " $* " == *" test "* ]]; then
   if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, but for those of konnectivity, where the kernel gives users namespaces; go test -v names them" >&2; fi
 fi
-if [[ " $* " == *" arm64 "* ]] && [ "$(uname -m)" != aarch64 ]; then set -- "$@" emulated; fi
+if [[ " $* " == *" arm64 "* ]] && [ "$(uname -m)" != aarch64 ]; then
+  set -- "$@" emulated
+  [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || set -- "$@" binfmt
+fi
 missing=() packages=() by_hand=()
 while read -r who what how package why; do
   [[ " $* " == *" $who "* ]] || continue
   if [[ " ${packages[*]} " == *" $package "* ]] || found "$how"; then continue; fi
   missing+=("$what ($why)")
   case $what in
+    root) [[ " ${by_hand[*]} " == *"as root"* ]] || by_hand+=("run it as root") ;;
     namespaces) by_hand+=("give the container CAP_SYS_ADMIN and CAP_NET_ADMIN, as docker run --privileged does") ;;
     "$engine") by_hand+=("install $engine and start it, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl; $engine info says what it lacks") ;;
     *) packages+=("$package") ;;

@@ -28,6 +28,8 @@ func TestNeeds(t *testing.T) {
 		"root, not Debian":    {user: "0", args: []string{"generate"}, code: 1, want: []string{"missing: protoc (", "hint: apt-get install protobuf-compiler"}},
 		"root on Debian":      {user: "0", commands: []string{"apt-get"}, args: []string{"generate"}, want: []string{"Installing protobuf-compiler: protoc (", "apt-get update -qq", "apt-get install -y -qq --no-install-recommends protobuf-compiler"}},
 		"no engine, root":     {user: "0", commands: []string{"apt-get"}, args: []string{"kind"}, code: 1, want: []string{"missing: docker (", "hint: install docker and start it, or set KIND_EXPERIMENTAL_PROVIDER"}},
+		"Windows, not root":   {user: "1000", commands: []string{"debootstrap"}, args: []string{"windows"}, code: 1, want: []string{"missing: root (", "hint: run it as root\n"}},
+		"Windows, as root":    {user: "0", commands: []string{"debootstrap"}, args: []string{"windows"}},
 		"engine stopped":      {user: "1000", commands: []string{"docker fails"}, args: []string{"kind"}, code: 1, want: []string{"missing: docker (", "hint: install docker and start it"}},
 		"suites on kind":      {user: "1000", commands: []string{"docker", "curl", "tinyproxy"}, args: []string{"kind", "suites"}, code: 1, want: []string{"missing: openssl (", "hint: apt-get install openssl\n"}},
 		"needed twice":        {user: "1000", commands: []string{"docker", "openssl", "tinyproxy", "microsocks", "node", "npm"}, args: []string{"test", "suites"}, code: 1, want: []string{"curl ("}},
