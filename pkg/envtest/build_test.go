@@ -34,16 +34,42 @@ func TestStartRefusesGivenBinaries(t *testing.T) {
 	wantError(t, err, "it has no kube-apiserver")
 }
 
-// TestBuildWithoutSpace: the error says what is needed.
-func TestBuildWithoutSpace(t *testing.T) {
+// stubGo makes the go command a shell script.
+func stubGo(t *testing.T, script string) {
+	t.Helper()
 	dir := t.TempDir()
-	script := "#!/bin/sh\n[ \"$1\" = run ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n"
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// TestBuildWithoutSpace: the error says what is needed.
+func TestBuildWithoutSpace(t *testing.T) {
+	stubGo(t, "[ \"$1\" = run ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
 	_, err := Build(t.Context(), "./nowhere")
 	wantError(t, err, "build ./nowhere", "no space left on device", "GB once, in the directories of go env GOCACHE")
+}
+
+// TestDownloadsMeanwhile: while the server is compiled, the modules of what the environment cannot start without are downloaded, and no others.
+func TestDownloadsMeanwhile(t *testing.T) {
+	t.Setenv("KUBEBUILDER_ASSETS", "")
+	t.Setenv("EXTENSION_APISERVER_CACHE", t.TempDir())
+	stubGo(t, `download=${0%/*}/download
+		if [ "$1 $2" = "list -mod=readonly" ]; then echo "$*" >$download.part; mv $download.part $download; fi
+		[ "$1" = run ] || exit 0
+		for second in 1 2 3 4 5 6 7 8 9 10; do
+			[ ! -e $download ] || break
+			sleep 1
+		done
+		echo "meanwhile: $(cat $download);" >&2
+		exit 1`)
+	options := Options{Server: "./nowhere"}
+	if err := options.complete(); err != nil {
+		t.Fatal(err)
+	}
+	e := &Environment{ctx: t.Context(), options: options}
+	wantError(t, e.findPrograms(), "meanwhile: list -mod=readonly -deps go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl;")
 }
 
 // giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
@@ -67,7 +93,7 @@ func giveBinaries(t *testing.T) (given, cache string) {
 // TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
 func TestControllersFail(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts another environment")
+		t.Skip("skipped in short mode: it starts another environment")
 	}
 	giveBinaries(t)
 	server, err := Build(t.Context(), fixtureServer)
@@ -94,7 +120,7 @@ func TestControllersFail(t *testing.T) {
 // meanwhile and then do their work.
 func TestControllersLater(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it builds kube-controller-manager")
+		t.Skip("skipped in short mode: it builds kube-controller-manager")
 	}
 	_, empty := giveBinaries(t)
 	var progress bytes.Buffer
