@@ -22,7 +22,7 @@ help: ## Print the targets.
 
 .PHONY: run
 run: ## Start a control plane with our API behind it; Ctrl-C stops it. What of it is not in KUBEBUILDER_ASSETS is built the first time.
-	@[ -x bin/run-env ] || echo "First run: in some seconds it says how long it takes."
+	@[ -x bin/run-env ] || echo "First run: an estimate follows in a few seconds."
 	@go run ./pkg/envtest/build bin/run-env ./pkg/envtest/run && exec bin/run-env
 
 .PHONY: run-clean
@@ -58,7 +58,7 @@ image: ## Write the container images into bin/images/, without Docker: make imag
 	@PLATFORMS="$(PLATFORMS)" scripts/image.sh
 
 .PHONY: generate
-generate: ## Write every zz_generated.* file anew.
+generate: ## Write every zz_generated.* file.
 	@scripts/generate.sh
 
 .PHONY: bump

@@ -20,7 +20,7 @@ was=1.${was_staging#v0.}
 was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' internal/controlplane/pins.go)
 [ "$was" != "$version" ] || fail "the kit is at $version"
 
-trap 'echo "bump: it did not come to its end; git restore . && git clean -fd takes back what it changed" >&2' ERR
+trap 'echo "bump: stopped halfway; git restore . && git clean -fd takes back what it changed" >&2' ERR
 step "control plane"
 scripts/pin-controlplane.sh "$version"
 

@@ -192,7 +192,7 @@ check_foreign
 missing_apiservices=()
 check_apiservices
 check_replicas
-say "$overlay into $("$kubectl" config current-context), Kubernetes $version: nothing speaks against it"
+say "$overlay into $("$kubectl" config current-context), Kubernetes $version: all checks passed"
 
 apply "$work/namespace.yaml"
 delete_jobs

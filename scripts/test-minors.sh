@@ -2,7 +2,7 @@
 # Runs what a version of Kubernetes may change against the control planes of other minors than the one of `make test`: how requests
 # arrive and are authorized, admission, discovery, conformance, rotation, the rules of deployments, and an upgrade under load.
 #
-# Usage: scripts/test-minors.sh [--part=K/N | MINOR ...]
+# Usage: scripts/test-minors.sh [--part=K/N] [MINOR ...]
 # Default: all that are pinned in internal/controlplane/pins, but the default. Each has three thirds of six minutes; --part=2/6 is the second of every
 # six thirds.
 set -euo pipefail

@@ -5,7 +5,7 @@
 # The patches are applied to a copy of the tree, never to the tree itself.
 #
 # Usage: scripts/test-mutations.sh [--part=K/N | PATCH ...]
-# Default: all, which takes more than half an hour. --part=2/4 is the second of every four, by name;
+# Default: all, which takes more than half an hour. --part=2/4 is the second of every four, by name.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +34,7 @@ for patch in "${patches[@]}"; do
   test=$(sed -n 's/^Test: //p' "$patch" | head -n 1)
   began=$SECONDS
   if ! (cd "$work" && git apply "$OLDPWD/$patch"); then
-    echo "  BROKEN    $patch: it does not apply any more; make it anew"
+    echo "  BROKEN    $patch: it no longer applies; write it again"
     survived+=("$patch")
   elif out=$(cd "$work" && timeout 600 bash -c "$test" 2>&1); then
     echo "  SURVIVED  $patch: '$test' passes although the behaviour is gone"

@@ -134,6 +134,9 @@ func checkProgram(ctx context.Context, path string) error {
 	}
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	if found := majorMinor(string(out)); err != nil || found != want {
+		if !slices.Contains(Given, name) {
+			want += ", or none"
+		}
 		return fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
 	}
 	return nil

@@ -143,7 +143,7 @@ func Hint(said string) string {
 	}
 	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout", "TLS handshake timeout", "connection reset by peer", `": unexpected EOF`, `": EOF`} {
 		if strings.Contains(said, network) {
-			return "it needs the Go module proxy once: GOPROXY"
+			return "it needs the Go module proxy once: check GOPROXY and the network, and try again; what was downloaded is kept"
 		}
 	}
 	return ""

@@ -9,6 +9,7 @@
 //	TestUninstall  make deploy and make undeploy, and that the cluster afterwards equals the cluster before
 //	TestProduction two servers on an etcd cluster of three, replaced and given another certificate under load
 //	TestRotation   the same servers, reached by their endpoints, given another CA by the CronJob under load
+//	TestFrontproxy the front proxy's CA of that cluster, replaced under load
 //	TestComponents the network profiles for managed control planes, and monitoring
 //	TestKonnectivity in a cluster of its own, where kube-apiserver reaches Services through konnectivity only
 package e2e
