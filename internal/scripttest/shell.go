@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 )
@@ -59,13 +58,4 @@ func CopyTree(t *testing.T, root string) string {
 func Commit(t *testing.T, dir string) {
 	t.Helper()
 	Shell(t, dir, "git init -q && git add -A && git -c user.name=test -c user.email=test@localhost commit --allow-empty -qm 'One step'")
-}
-
-// Blocks returns the contents of the ```sh blocks of Markdown text.
-func Blocks(text string) []string {
-	var blocks []string
-	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
-		blocks = append(blocks, m[1])
-	}
-	return blocks
 }

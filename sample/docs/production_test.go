@@ -19,13 +19,7 @@ func TestBackupDoc(t *testing.T) {
 		t.Skip("skipped in short mode: it takes a minute")
 	}
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
-	page, err := os.ReadFile(filepath.Join(dir, "docs", "production.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "\n## Backup and restore\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	blocks := scripttest.Blocks(section)
+	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "production.md"), "Backup and restore"))
 	if len(blocks) != 3 {
 		t.Fatalf("blocks of the section: got %q, want save, restore, defragment", blocks)
 	}

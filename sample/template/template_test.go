@@ -3,7 +3,6 @@
 package template
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,13 +66,7 @@ func TestCostOfAKind(t *testing.T) {
 // block returns the first commands under a heading of docs/add-a-resource.md.
 func block(t *testing.T, dir, heading string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "docs", "add-a-resource.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(data), "\n## "+heading+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	commands := scripttest.Blocks(section)
+	commands := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "add-a-resource.md"), heading))
 	if len(commands) == 0 {
 		t.Fatalf("docs/add-a-resource.md has no ```sh block under ## %s", heading)
 	}

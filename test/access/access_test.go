@@ -45,17 +45,9 @@ var shared *envtest.Environment
 func TestMain(m *testing.M) { os.Exit(envtest.Main(m, envtest.Options{}, &shared)) }
 
 // section is one of the page, for the fixture's API instead of that of the sample.
-func section(t *testing.T, title string) string {
+func section(t *testing.T, heading string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "access.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := strings.Cut(string(page), "\n## "+title+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	if !found {
-		t.Fatalf("docs/access.md has no section %q", title)
-	}
+	text := scripttest.Section(t, filepath.Join("..", "..", "docs", "access.md"), heading)
 	return strings.NewReplacer("/apis/workshop.example.com/v1/widgets", items, "workshop.example.com", "fixture.example.com").Replace(text)
 }
 

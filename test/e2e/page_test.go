@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,36 +20,28 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// page is one of the documentation, and a directory in which its commands run.
+// page is one of the documentation, or the text of one section, and a directory in which its commands run.
 type page struct {
 	cluster
 	path, text, dir string
 	environment     []string
 }
 
-// newPage reads a page for the commands of docs. They find kubectl where the scripts do.
+// newPage is for the commands of a page. They find kubectl where the scripts do.
 func newPage(c cluster, path string) page {
 	c.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		c.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		c.Fatal(err)
-	}
 	search := filepath.Join(root, "bin", envtest.DefaultMinor) + string(os.PathListSeparator) + os.Getenv("PATH")
-	return page{cluster: c, path: path, text: string(text), dir: c.TempDir(), environment: []string{"PATH=" + search}}
+	return page{cluster: c, path: filepath.Join(root, path), dir: c.TempDir(), environment: []string{"PATH=" + search}}
 }
 
 // section is the page with no more than what is under a heading.
 func (p page) section(heading string) page {
 	p.Helper()
-	_, text, found := strings.Cut(p.text, "\n## "+heading+"\n")
-	if !found {
-		p.Fatalf("%s has no section %q", p.path, heading)
-	}
-	p.text, _, _ = strings.Cut(text, "\n## ")
+	p.text = scripttest.Section(p.T, p.path, heading)
 	return p
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -30,14 +31,8 @@ type rotation struct {
 // rotations reads the table.
 func rotations(t *testing.T) []rotation {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "konnectivity.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "\n## Rotation\n")
-	section, _, _ = strings.Cut(section, "\n## ")
 	var out []rotation
-	for line := range strings.Lines(section) {
+	for line := range strings.Lines(scripttest.Section(t, filepath.Join("..", "..", "docs", "konnectivity.md"), "Rotation")) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) != 5 || strings.HasPrefix(line, "| rotation |") {
 			continue

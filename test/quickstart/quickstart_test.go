@@ -19,18 +19,13 @@ const kit = "example.com/extension-apiserver"
 
 // day is a first day with the kit.
 type day struct {
-	text, dir string
+	page, dir string
 }
 
 // section is the blocks of commands under a heading.
 func (d day) section(t *testing.T, heading string) []string {
 	t.Helper()
-	_, rest, found := strings.Cut(d.text, "\n## "+heading+"\n")
-	if !found {
-		t.Fatalf("docs/quickstart.md has no heading %q", heading)
-	}
-	rest, _, _ = strings.Cut(rest, "\n## ")
-	return scripttest.Blocks(rest)
+	return scripttest.Blocks(scripttest.Section(t, d.page, heading))
 }
 
 // follow does what a section says, in the project.
@@ -73,11 +68,7 @@ func TestQuickstart(t *testing.T) {
 	checkout := filepath.Join(parent, "kit")
 	scripttest.Shell(t, filepath.Join("..", ".."), "scripts/copy-tree.sh "+checkout)
 	scripttest.Commit(t, checkout)
-	data, err := os.ReadFile(filepath.Join(checkout, "docs", "quickstart.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := day{string(data), filepath.Join(parent, "backup")}
+	d := day{page: filepath.Join(checkout, "docs", "quickstart.md"), dir: filepath.Join(parent, "backup")}
 
 	began := time.Now()
 	out := scripttest.Shell(t, checkout, d.section(t, "A project")[0])
