@@ -103,7 +103,7 @@ test-attacks: needs-test controlplane build ## Attack the server for a minute in
 	ATTACK_FOR=60s ATTACK_P99=1s ATTACK_PART=$(or $(PART),1/1) $(GOTEST) -count=1 -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
 
 .PHONY: test-all
-test-all: needs-test-arm64-windows-fips-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs Docker, for kind.
+test-all: needs-test-arm64-windows-fips-generate-kind-suites ## Run every test that there is, one after the other (3 hours). Needs root, and Docker for kind.
 	$(MAKE) test test-without-sample test-security
 	$(MAKE) test-minors test-quickstart test-attacks test-fips test-arm64 test-windows test-image test-bump test-mutations fuzz
 	$(MAKE) kind-test-all kind-test-konnectivity verify

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of certgen, and of what reads and writes its files, as programs for Windows, with Wine. It is Debian 13's, fetched once into a
 # directory that root changes its root to: Go's random numbers need Wine 9 or newer, which Debian 12 has not.
+# On Windows itself: go test with the same packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
