@@ -78,7 +78,7 @@ needs-%:
 	@scripts/needs.sh $(subst -, ,$*)
 
 .PHONY: test-quickstart
-test-quickstart: needs-$(if $(filter TestUpgrade,$(RUN)),,kind-)generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (10 minutes), RUN=TestUpgrade that alone. Needs Docker, for kind.
+test-quickstart: needs-$(if $(filter TestQuickstart TestUpgrade,$(RUN)),,kind-)generate controlplane ## Do what docs/quickstart.md says, word for word, and upgrade a project (20 minutes), RUN=TestUpgrade that alone. Needs Docker, for kind.
 	$(GOTEST) -tags quickstart -count=1 -timeout 30m -v $(if $(RUN),-run '^$(RUN)$$') ./test/quickstart
 
 .PHONY: test-minors

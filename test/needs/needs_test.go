@@ -87,6 +87,7 @@ func TestTargets(t *testing.T) {
 	for _, tc := range []struct{ makefile, targets, want string }{
 		{kit, "test", "scripts/needs.sh test generate"},
 		{kit, "test-quickstart", "scripts/needs.sh kind generate"},
+		{kit, "test-quickstart RUN=TestDeployed", "scripts/needs.sh kind generate"},
 		{kit, "test-quickstart RUN=TestUpgrade", "scripts/needs.sh generate"},
 		{kit, "test-minors", "scripts/needs.sh test generate"},
 		{kit, "test-bump", "scripts/needs.sh generate"},
