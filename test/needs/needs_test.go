@@ -88,6 +88,7 @@ func TestTargets(t *testing.T) {
 		{kit, "test", "scripts/needs.sh test generate"},
 		{kit, "test-quickstart", "scripts/needs.sh kind generate"},
 		{kit, "test-quickstart RUN=TestDeployed", "scripts/needs.sh kind generate"},
+		{kit, "test-quickstart RUN=TestQuickstart", "scripts/needs.sh generate"},
 		{kit, "test-quickstart RUN=TestUpgrade", "scripts/needs.sh generate"},
 		{kit, "test-minors", "scripts/needs.sh test generate"},
 		{kit, "test-bump", "scripts/needs.sh generate"},
