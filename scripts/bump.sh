@@ -14,7 +14,7 @@ version=${1:-}
 [ -z "$(git status --porcelain)" ] || fail "the tree has changes; commit or stash them, so that what the bump changed can be seen"
 scripts/needs.sh generate
 minor=${version%.*} staging=v0.${version#1.}
-go list -m "k8s.io/api@$staging" "k8s.io/kubernetes@v$version" >/dev/null || fail "the module proxy has no Kubernetes $version"
+go list -m "k8s.io/api@$staging" "k8s.io/kubernetes@v$version" >/dev/null || fail "Kubernetes $version cannot be downloaded, or does not exist: see above"
 was_staging=$(go list -m -f '{{.Version}}' k8s.io/api)
 was=1.${was_staging#v0.}
 was_minor=$(sed -n 's/^const DefaultMinor = "\(.*\)"/\1/p' internal/controlplane/pins.go)

@@ -23,7 +23,9 @@ type ports struct {
 	locks []*os.File
 }
 
-func (ps *ports) take() (int, error) {
+func (ps *ports) take() (int, error) { return ps.takeBetween(firstPort, lastPort) }
+
+func (ps *ports) takeBetween(first, last int) (int, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	dir := filepath.Join(os.TempDir(), "extension-apiserver-ports-"+strconv.Itoa(os.Getuid()))
@@ -31,9 +33,9 @@ func (ps *ports) take() (int, error) {
 		return 0, fmt.Errorf("reserve port: %w", err)
 	}
 	// Environments begin at different places, so that most find a free port at the first look.
-	span := lastPort - firstPort + 1
+	span := last - first + 1
 	for i := range span {
-		port := firstPort + (os.Getpid()*37+i)%span
+		port := first + (os.Getpid()*37+i)%span
 		lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return 0, fmt.Errorf("reserve port: %w", err)
@@ -52,7 +54,7 @@ func (ps *ports) take() (int, error) {
 		ps.locks = append(ps.locks, lock)
 		return port, nil
 	}
-	return 0, fmt.Errorf("reserve port: none is free between %d and %d; ss -ltnp says who has them", firstPort, lastPort)
+	return 0, fmt.Errorf("reserve port: none is free between %d and %d; ss -ltnp says who has them", first, last)
 }
 
 func (ps *ports) release() {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestBusyPort: a port on which somebody listens is not handed out.
+// TestBusyPort: a port on which somebody listens is not handed out, and where all are taken the error says what to look at.
 func TestBusyPort(t *testing.T) {
 	var ps ports
 	first, err := ps.take()
@@ -25,4 +25,6 @@ func TestBusyPort(t *testing.T) {
 	if second, err := ps.take(); err != nil || second == first {
 		t.Errorf("got port %d (%v), on which somebody listens", second, err)
 	}
+	_, err = ps.takeBetween(first, first)
+	wantError(t, err, fmt.Sprintf("reserve port: none is free between %d and %d; ss -ltnp says who has them", first, first))
 }

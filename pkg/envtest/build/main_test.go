@@ -29,7 +29,7 @@ func TestFirstRun(t *testing.T) {
 		{1, false, []string{"with 1 CPUs", "11 to 18 minutes", "downloads 0.7 GB", "etcd, kube-apiserver and kubectl", "kube-controller-manager follows"}},
 		{2, false, []string{"with 2 CPUs", "6 to 10 minutes"}},
 		{8, false, []string{"2 to 4 minutes"}},
-		{2, true, []string{"the server takes about 3 minutes", "kube-controller-manager follows"}},
+		{2, true, []string{"the server takes about 3 minutes", "If kube-controller-manager is missing, it follows"}},
 	} {
 		got := firstRun(tc.cpus, tc.given)
 		for _, want := range tc.want {
