@@ -242,6 +242,8 @@ func TestProxyURL(t *testing.T) {
 					want []string
 				}{
 					{[]string{"verify"}, []string{host, endpoint}},
+					{[]string{"check-expiration"}, []string{host, endpoint}},
+					{[]string{"renew", "--dir=" + shared.PKI()}, []string{host}},
 					{[]string{"apply", "--dir=" + shared.PKI()}, []string{host}},
 					{[]string{"rotate", "serving", "--dir=" + shared.PKI(), "--kube-apiserver=https://" + single, "--hold=2s"}, []string{host, single, endpoint}},
 				} {
