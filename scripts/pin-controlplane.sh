@@ -21,7 +21,7 @@ pin() {
   minor=${version#v} minor=${minor%.*}
   staging=v0.${version#v1.}
   upstream=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod": "\(.*\)",/\1/p') ||
-    { echo "pin-controlplane: the module proxy has no k8s.io/kubernetes $version" >&2; return 1; }
+    { echo "pin-controlplane: Kubernetes ${version#v} cannot be downloaded, or does not exist; go mod download k8s.io/kubernetes@$version says which" >&2; return 1; }
   etcd=$(sed -n 's|^\tgo.etcd.io/etcd/client/v3 \(v[^ ]*\).*|\1|p' "$upstream")
   {
     echo "// Pins the control plane of Kubernetes $minor. It is written as a module of its own into the cache where it is built, because its pins of"
