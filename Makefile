@@ -44,14 +44,14 @@ build-fips: ## Build our binaries into bin/fips/, in FIPS 140-3 mode with the Go
 	@GOFIPS140=$(or $(GOFIPS140),v1.0.0) OUT=bin/fips/ scripts/build.sh
 
 .PHONY: controlplane
-controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver and konnectivity, once for a machine; bin/1.36 leads to them.
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver and konnectivity, once for a machine; bin/1.37 leads to them.
 	@dir=$$(go run ./pkg/envtest/setup $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
 # kubectl of the control plane, for who has none.
 .PHONY: kubectl
 kubectl:
-	@[ -x bin/1.36/kubectl ] || command -v kubectl >/dev/null || $(MAKE) --no-print-directory controlplane PROGRAMS=kubectl
+	@[ -x bin/1.37/kubectl ] || command -v kubectl >/dev/null || $(MAKE) --no-print-directory controlplane PROGRAMS=kubectl
 
 .PHONY: image
 image: ## Write the container images into bin/images/, without Docker: make image PLATFORMS=linux/amd64,linux/arm64

@@ -23,5 +23,5 @@ elif [ -n "${SERVER:-}" ]; then
   go build -o "${OUT:-bin}/" -ldflags "$ldflags" "$server" "$kit/cmd/certgen"
 else
   go build -o "${OUT:-bin}/" -ldflags "$ldflags" ./cmd/...
-  go build -o "${OUT:-bin}/fixture-apiserver" -ldflags "$ldflags" ./test/fixture/server
+  go build -o "${OUT:-bin}/fixture-apiserver" -ldflags "$ldflags" ./cmd/extension-apiserver
 fi

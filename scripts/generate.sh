@@ -27,16 +27,41 @@ boilerplate=$scripts/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=$PWD/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=/dev/null
 
-# Deepcopy, defaults, conversions and validation: by the script that k8s.io/code-generator ships for it.
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
 roots=("${@%=*}")
-# Kinds of ours refer to them. They are read, and must not be written: they lie in the module cache, where root could.
+# Our types refer to types in these packages. They are read, and must not be written: they lie in the module cache, where root could.
 others=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
 KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}")
-# Where a type is gone, its protobuf code does not compile and would stop the others.
+# Protobuf code of a type that was deleted does not compile and would stop the other generators.
 find "${roots[@]}" -name generated.pb.go -o -name generated.proto | xargs -r rm -f
-for root in "${roots[@]}"; do kube::codegen::gen_helpers --boilerplate "$boilerplate" "$root"; done
+
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
+# validation-gen refuses a type that contains metav1.Condition unless the package with the validation of metav1 is an input, and it writes
+# into its inputs. So it reads a copy of apimachinery. See https://github.com/kubernetes/kubernetes/issues/141765.
+cp -r "$(dir k8s.io/apimachinery)" "$work/apimachinery"
+chmod -R u+w "$work/apimachinery"
+cp go.mod "$work/validation.mod"
+cp go.sum "$work/validation.sum"
+go mod edit -replace "k8s.io/apimachinery=$work/apimachinery" "$work/validation.mod"
+
+# helpers runs NAME-gen for the packages that have its tag, with the further arguments.
+helpers() { # NAME FILE ARGUMENT...
+  local name=$1 file=$2 packages
+  shift 2
+  find "${roots[@]}" -name "zz_generated.$file.go" | xargs -r rm -f
+  mapfile -t packages < <(grep -rl "^// +k8s:$name-gen=" "${roots[@]}" --include '*.go' | xargs -r -n 1 dirname | sort -u | sed "s|^|$module/|")
+  [ ${#packages[@]} -gt 0 ] || return 0
+  echo "Generating $file for ${#packages[@]} packages"
+  "$GOBIN/$name-gen" --output-file "zz_generated.$file.go" --go-header-file "$boilerplate" "$@" "${packages[@]}"
+}
+go build -o "$GOBIN/" k8s.io/code-generator/cmd/{deepcopy,validation,defaulter,conversion}-gen
+helpers deepcopy deepcopy
+GOFLAGS="$GOFLAGS -modfile=$work/validation.mod" helpers validation validations "${KUBE_CODEGEN_READONLY_PKGS[@]/#/--readonly-pkg=}" \
+  k8s.io/apimachinery/pkg/apis/meta/v1/validation
+helpers defaulter defaults
+helpers conversion conversion
 
 # OpenAPI: not by that script, which does not take a package of ours beside those in one directory. Each file has the
 # definitions of what its kinds refer to, by names that the generator only knows of the packages that it is given.
@@ -82,8 +107,7 @@ go build -o "$GOBIN/" k8s.io/code-generator/cmd/prerelease-lifecycle-gen
 # Protobuf: nor for it. go-to-protobuf wants all packages below one directory by import path, so a
 # directory of symlinks is made for it; a package with "-" is imported and not written.
 echo "Generating protobuf code"
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+tree=$work/protobuf
 mkdir -p "$tree/$(dirname "$module")" "$tree/k8s.io" "$tree/github.com/gogo"
 ln -s "$PWD" "$tree/$module"
 ln -s "$(dir k8s.io/apimachinery)" "$tree/k8s.io/apimachinery"

@@ -24,12 +24,12 @@ say() { printf '%(%H:%M:%S)T konnectivity: %s\n' -1 "$*"; }
 fail() { echo "konnectivity: $*" >&2; exit 1; }
 
 for program in proxy-server proxy-agent; do
-  [ -x "bin/1.36/$program" ] || fail "there is no bin/1.36/$program; run: make controlplane"
+  [ -x "bin/1.37/$program" ] || fail "there is no bin/1.37/$program; run: make controlplane"
 done
 if "$engine" inspect "$node" >/dev/null 2>&1; then
   fail "there is a cluster $KIND_CLUSTER already, expected none; remove it with: KIND_CLUSTER=$KIND_CLUSTER make kind-down"
 fi
-kubectl=bin/1.36/kubectl
+kubectl=bin/1.37/kubectl
 work=$(mktemp -d)
 
 finish() {
@@ -77,7 +77,7 @@ load_images() {
   "$kubectl" kustomize konnectivity/server/static-pod >>"$work/manifests"
   for program in server agent; do
     ref=$(sed -n "s/^ *image: \(.*proxy-$program:.*\)/\1/p" "$work/manifests")
-    bin/image --ref "$ref" --out "bin/images/konnectivity-$program" --created 0 --binary "linux/$(go env GOARCH)=bin/1.36/proxy-$program"
+    bin/image --ref "$ref" --out "bin/images/konnectivity-$program" --created 0 --binary "linux/$(go env GOARCH)=bin/1.37/proxy-$program"
     bin/kind load image-archive --quiet --name "$KIND_CLUSTER" "bin/images/konnectivity-$program.tar"
   done
 }

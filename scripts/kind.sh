@@ -42,7 +42,7 @@ exists() {
 write_kubeconfig() {
   bin/kind export kubeconfig --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
   [ -z "${KIND_TLS_SERVER_NAME:-}" ] ||
-    bin/1.36/kubectl config set-cluster "kind-$cluster" --tls-server-name "$KIND_TLS_SERVER_NAME" >/dev/null
+    bin/1.37/kubectl config set-cluster "kind-$cluster" --tls-server-name "$KIND_TLS_SERVER_NAME" >/dev/null
 }
 ours() { [ -e "$made" ] || fail "$1"; }
 

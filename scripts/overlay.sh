@@ -4,11 +4,11 @@
 # Variables: those of scripts/project.sh, and
 #   IMAGE, CERTGEN_IMAGE  full names with tags, instead of those in the overlay
 #   KUBECONFIG         as kubectl has it
-#   KUBECTL            the command (default: bin/1.36/kubectl if it was built, or kubectl)
+#   KUBECTL            the command (default: bin/1.37/kubectl if it was built, or kubectl)
 
 # shellcheck source=scripts/project.sh
 source "$(dirname "${BASH_SOURCE[0]}")/project.sh"
-kubectl=${KUBECTL:-$([ -x bin/1.36/kubectl ] && echo bin/1.36/kubectl || echo kubectl)}
+kubectl=${KUBECTL:-$([ -x bin/1.37/kubectl ] && echo bin/1.37/kubectl || echo kubectl)}
 
 me=$(basename "$0" .sh)
 began=$SECONDS
@@ -102,7 +102,7 @@ backend_of() {
 # groups: the API groups of the rendered APIServices.
 groups() { awk '/^  group: / && !seen[$2]++ { print $2 }' "$work/apiservices.yaml"; }
 
-# check_kubeconfig sets version, such as 1.36.3.
+# check_kubeconfig sets version, such as 1.37.2.
 check_kubeconfig() {
   version=$(ask k get --raw /version) ||
     fail "the cluster of the kubeconfig (${KUBECONFIG:-~/.kube/config}, context $("$kubectl" config current-context 2>/dev/null || echo none)) cannot be used: $(cat "$work/problem")"

@@ -93,7 +93,7 @@ func TestGivenBinaries(t *testing.T) {
 		}
 		t.Setenv(assetsVariable, dir)
 		_, err := Find(t.Context(), io.Discard)
-		wantError(t, err, "its kubectl is not executable", "its kube-controller-manager is not executable", "setup-envtest use 1.36")
+		wantError(t, err, "its kubectl is not executable", "its kube-controller-manager is not executable", "setup-envtest use 1.37")
 	})
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
@@ -135,7 +135,7 @@ func TestFillRefuses(t *testing.T) {
 	wantError(t, err, `no program "kubelet"; there are etcd, kube-apiserver`)
 	t.Setenv(assetsVariable, t.TempDir())
 	_, err = Fill(t.Context(), io.Discard, "etcd")
-	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.36")
+	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.37")
 }
 
 // TestCannotBuild: one clear error each.

@@ -24,7 +24,7 @@ var pins embed.FS
 
 // DefaultMinor is the version of Kubernetes whose control plane is started, unless the variable ENVTEST_K8S_VERSION names another. The
 // libraries of the kit are of it.
-const DefaultMinor = "1.36"
+const DefaultMinor = "1.37"
 
 // minorVariable has its name from the projects of kubebuilder.
 const minorVariable = "ENVTEST_K8S_VERSION"

@@ -19,10 +19,10 @@ import (
 
 	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
-	"example.com/extension-apiserver/test/fixture/api"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
-	"example.com/extension-apiserver/test/fixture/openapi"
-	"example.com/extension-apiserver/test/fixture/registry/item"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/openapi"
+	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
 // testAPI is one of two kinds, one with a store and one without.
@@ -34,11 +34,11 @@ var testAPI = API{
 }
 
 var testGroup = Group{
-	Name:           api.GroupName,
+	Name:           workshop.GroupName,
 	AddToScheme:    addToScheme,
 	StorageVersion: "v1",
 	IdentityReview: "v1",
-	Kinds:          []registry.NewStorage{item.NewStorage},
+	Kinds:          []registry.NewStorage{gadget.NewStorage},
 }
 
 // withGroup returns testAPI with a change of its group.
@@ -50,7 +50,7 @@ func withGroup(change func(*Group)) API {
 }
 
 func addToScheme(scheme *runtime.Scheme) error {
-	return errors.Join(api.AddToScheme(scheme), v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
+	return errors.Join(workshop.AddToScheme(scheme), v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
 }
 
 // testCodecs are those of testAPI.
@@ -68,7 +68,7 @@ func TestValidateAPI(t *testing.T) {
 	}{
 		{"nothing set", func(a *API, _ *Group) { *a = API{} }, []string{"the name is \"\"", "OpenAPI is not set", "there are no groups"}},
 		{"nothing set in a group", func(_ *API, g *Group) { *g = Group{} }, []string{"the group is \"\"", "AddToScheme of the group \"\" is not set"}},
-		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) }, []string{"two groups are \"" + api.GroupName + "\""}},
+		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) }, []string{"two groups are \"" + workshop.GroupName + "\""}},
 		{"name", func(a *API, _ *Group) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
 		{"group without a dot", func(_ *API, g *Group) { g.Name = "onelabel" }, []string{"expected one with a dot, such as onelabel.example.com", "registers no version of the group \"onelabel\""}},
 		{"group of Kubernetes", func(_ *API, g *Group) { g.Name = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
@@ -79,7 +79,7 @@ func TestValidateAPI(t *testing.T) {
 		{"identity reviews in a version that is not served", func(_ *API, g *Group) { g.IdentityReview = "v7" }, []string{"IdentityReview is \"v7\", expected one of"}},
 		{"own kind IdentityReview", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
-				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Item{})
+				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Gadget{})
 				return addToScheme(scheme)
 			}
 		}, []string{"AddToScheme registers a kind IdentityReview"}},
@@ -87,14 +87,14 @@ func TestValidateAPI(t *testing.T) {
 			g.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") }
 		}, []string{"no such type"}},
 		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
-		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, item.NewStorage) }, []string{"register items: two kinds have this resource"}},
+		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.NewStorage) }, []string{"register gadgets: two kinds have this resource"}},
 		{"version that no kind knows, with a bad name", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
-				next := schema.GroupVersion{Group: api.GroupName, Version: "next"}
+				next := schema.GroupVersion{Group: workshop.GroupName, Version: "next"}
 				metav1.AddToGroupVersion(scheme, next)
 				return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion, next))
 			}
-		}, []string{"a version is \"next\"", "no kind is served in version " + api.GroupName + "/next"}},
+		}, []string{"a version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			api, group := testAPI, testGroup
@@ -131,19 +131,19 @@ func TestTwoServers(t *testing.T) {
 	second.Groups = []Group{testGroup, {
 		Name: v1alpha7.Group,
 		AddToScheme: func(scheme *runtime.Scheme) error {
-			scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha7.Group, Version: runtime.APIVersionInternal}, &api.Item{}, &api.ItemList{})
-			scheme.AddKnownTypes(v1alpha7, &v1.Item{}, &v1.ItemList{})
+			scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha7.Group, Version: runtime.APIVersionInternal}, &workshop.Gadget{}, &workshop.GadgetList{})
+			scheme.AddKnownTypes(v1alpha7, &v1.Gadget{}, &v1.GadgetList{})
 			metav1.AddToGroupVersion(scheme, v1alpha7)
 			return scheme.SetVersionPriority(v1alpha7)
 		},
 		StorageVersion: v1alpha7.Version,
 		Kinds: []registry.NewStorage{func(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (map[string]rest.Storage, error) {
-			return item.NewStorage(scheme, inGroup{optsGetter, v1alpha7.Group}, a)
+			return gadget.NewStorage(scheme, inGroup{optsGetter, v1alpha7.Group}, a)
 		}},
 	}}
 	paths := map[schema.GroupVersion]string{}
 	for _, gv := range second.GroupVersions() {
-		paths[gv] = "/apis/" + gv.String() + "/items"
+		paths[gv] = "/apis/" + gv.String() + "/gadgets"
 	}
 	clients := map[string]*offlineClient{}
 	for _, api := range []API{first, second} {
@@ -156,7 +156,7 @@ func TestTwoServers(t *testing.T) {
 		defer clients[api.Name].CloseIdleConnections()
 		for _, gv := range api.GroupVersions() {
 			// One name in both groups: they share no keys.
-			clients[api.Name].want(t, http.MethodPost, paths[gv], fmt.Sprintf(`{"apiVersion":%q,"kind":"Item","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
+			clients[api.Name].want(t, http.MethodPost, paths[gv], fmt.Sprintf(`{"apiVersion":%q,"kind":"Gadget","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
 		}
 	}
 	for name, client := range clients {

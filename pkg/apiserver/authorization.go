@@ -33,21 +33,38 @@ func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	groups := authorizerfactory.NewPrivilegedGroups(o.Recommended.Authorization.AlwaysAllowGroups...)
-	return union.New(groups, paths, newDelegatedAuthorizer(next, unanswered)), nil
+	// The names are those of k8s.io/apiserver. They precede the reason in a 403.
+	return union.New(
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: groups},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: newDelegatedAuthorizer(next, unanswered)},
+	)
 }
 
 // delegatedAuthorizer asks kube-apiserver. Who asks for many things at once waits for its own
 // questions and does not make other users wait: impersonation is authorized before priority and
 // fairness, and a user who asks for a new name each time is never answered from the cache.
 type delegatedAuthorizer struct {
-	next authorizer.Authorizer
+	next authorizer.UnconditionalAuthorizer
 	// unanswered is called when kube-apiserver did not answer.
 	unanswered func()
 	places     *fairness.Places
 }
 
-func newDelegatedAuthorizer(next authorizer.Authorizer, unanswered func()) *delegatedAuthorizer {
+func newDelegatedAuthorizer(next authorizer.UnconditionalAuthorizer, unanswered func()) *delegatedAuthorizer {
 	return &delegatedAuthorizer{next, unanswered, fairness.New(fairness.Limits{PerKey: userReviews, Queued: userReviewsWaiting})}
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer. It returns the decision of Authorize: conditions are not supported.
+func (d *delegatedAuthorizer) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(d.Authorize(ctx, a))
+}
+
+// EvaluateConditions implements authorizer.Authorizer. It always denies.
+func (*delegatedAuthorizer) EvaluateConditions(
+	context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // errUnauthorizable is what a caller reads. The cause is in the log: it has kube-apiserver's address.

@@ -8,22 +8,22 @@ import (
 	"fmt"
 
 	"example.com/extension-apiserver/pkg/apiserver"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
 // Everything that is wrong with an API is found before anything is started.
 func ExampleAPI_Validate() {
-	api := fixture.API()
+	api := sample.API()
 	api.Groups[0].StorageVersion = "v7"
 	fmt.Println(api.Validate())
-	// Output: the API cannot be served: StorageVersion is "v7", expected one of [fixture.example.com/v1 fixture.example.com/v1alpha1]
+	// Output: the API cannot be served: StorageVersion is "v7", expected one of [workshop.example.com/v1 workshop.example.com/v1beta1 workshop.example.com/v1alpha1]
 }
 
 // A server can be part of another program. Its options are those of the command serve.
 func ExampleRun() {
 	run := func(ctx context.Context) error {
-		options := apiserver.NewOptions(fixture.API())
-		options.DataDir = "/var/lib/fixture"
+		options := apiserver.NewOptions(sample.API())
+		options.DataDir = "/var/lib/extension-apiserver"
 		options.Recommended.CoreAPI.CoreAPIKubeconfigPath = "server.kubeconfig"
 		options.Recommended.SecureServing.ServerCert.CertKey.CertFile = "tls.crt"
 		options.Recommended.SecureServing.ServerCert.CertKey.KeyFile = "tls.key"

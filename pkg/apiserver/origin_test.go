@@ -56,7 +56,7 @@ func TestRefuseForeignOrigins(t *testing.T) {
 			passed := false
 			handler := refuseForeignOrigins(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }), tc.allowed, testCodecs)
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{
-				IsResourceRequest: true, APIGroup: "fixture.example.com", Resource: "items", Subresource: "console", Name: "w",
+				IsResourceRequest: true, APIGroup: "workshop.example.com", Resource: "gadgets", Subresource: "console", Name: "w",
 			}), http.MethodGet, "/", nil)
 			req.Header = tc.header
 			recorder := httptest.NewRecorder()
@@ -79,7 +79,7 @@ func TestRefuseForeignOrigins(t *testing.T) {
 				!strings.Contains(got.Message, "the origin "+string(quoted)+" is not allowed") || !strings.Contains(got.Message, "--cors-allowed-origins") {
 				t.Errorf("answered %d %+v, want 403 Forbidden that names the origin and the flag", recorder.Code, got)
 			}
-			if diff := cmp.Diff(&metav1.StatusDetails{Group: "fixture.example.com", Kind: "items", Name: "w"}, got.Details); diff != "" {
+			if diff := cmp.Diff(&metav1.StatusDetails{Group: "workshop.example.com", Kind: "gadgets", Name: "w"}, got.Details); diff != "" {
 				t.Errorf("details (-want +got):\n%s", diff)
 			}
 		})
@@ -90,8 +90,8 @@ func TestRefuseForeignOrigins(t *testing.T) {
 // other. The status is one on which clients fall back to a watch over HTTP.
 func TestRefuseForeignOriginsWatch(t *testing.T) {
 	handler := refuseForeignOrigins(http.NotFoundHandler(), nil, testCodecs)
-	info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", APIGroup: "fixture.example.com", Resource: "items"}
-	req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet, "/apis/fixture.example.com/v1/items?watch=1", nil)
+	info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", APIGroup: "workshop.example.com", Resource: "gadgets"}
+	req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet, "/apis/workshop.example.com/v1/gadgets?watch=1", nil)
 	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Origin": {"http://evil.example"}}
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, req)

@@ -111,18 +111,18 @@ func TestS34Panic(t *testing.T) {
 			client := s.client(protocol)
 			defer client.CloseIdleConnections()
 			// It makes the connection.
-			client.want(t, http.MethodGet, items, "", "200")
+			client.want(t, http.MethodGet, gadgets, "", "200")
 			slow := make(chan string, 1)
 			go func() { slow <- client.try(t, http.MethodGet, "/slow", "") }()
 			// 40 panics hold more seats than there are, if they do not give them back.
 			for i := range 8 {
-				client.want(t, http.MethodGet, items+"/panics", "", "500")
-				client.want(t, http.MethodGet, items+"/nil", "", "500")
-				client.want(t, http.MethodPost, items, itemNamed("panics"), "500")
+				client.want(t, http.MethodGet, gadgets+"/panics", "", "500")
+				client.want(t, http.MethodGet, gadgets+"/nil", "", "500")
+				client.want(t, http.MethodPost, gadgets, gadgetNamed("panics"), "500")
 				client.want(t, http.MethodGet, "/panic", "", "500")
 				client.want(t, http.MethodGet, "/late-panic", "", "cut")
-				client.want(t, http.MethodGet, items+"/aborts", "", "cut")
-				client.want(t, http.MethodPost, items, itemNamed(fmt.Sprintf("fine-%d-%d", client.major(), i)), "201")
+				client.want(t, http.MethodGet, gadgets+"/aborts", "", "cut")
+				client.want(t, http.MethodPost, gadgets, gadgetNamed(fmt.Sprintf("fine-%d-%d", client.major(), i)), "201")
 			}
 			release <- struct{}{}
 			if got := <-slow; got != "200" {
@@ -143,7 +143,7 @@ func TestS34Panic(t *testing.T) {
 	for _, want := range []string{
 		// 5 requests that panic, 8 times over each protocol.
 		`(?m)^extension_apiserver_panics_total 80$`,
-		`(?m)^apiserver_request_aborts_total\{.*resource="items",.*\} [1-9]`,
+		`(?m)^apiserver_request_aborts_total\{.*resource="gadgets",.*\} [1-9]`,
 		// The one seat is that of the request for the metrics.
 		`(?m)^apiserver_flowcontrol_current_executing_seats\{flow_schema="catch-all",priority_level="catch-all"\} 1$`,
 	} {
@@ -153,8 +153,8 @@ func TestS34Panic(t *testing.T) {
 	}
 }
 
-const items = "/apis/fixture.example.com/v1/items"
+const gadgets = "/apis/workshop.example.com/v1/gadgets"
 
-func itemNamed(name string) string {
-	return `{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
+func gadgetNamed(name string) string {
+	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
 }

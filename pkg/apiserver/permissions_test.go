@@ -181,7 +181,7 @@ func TestGuardWrites(t *testing.T) {
 	granted.look(t.Context())
 	missing.look(t.Context())
 	resource := func(verb string) *genericapirequest.RequestInfo {
-		return &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: "fixture.example.com", APIVersion: "v1", Resource: "items"}
+		return &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets"}
 	}
 	for _, tc := range []struct {
 		name        string

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestQuotaPlugin: quota is on by default, and the last to be asked.

@@ -18,8 +18,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
-	"example.com/extension-apiserver/test/fixture/api"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestStoredForm: objects are stored in protobuf unless the flag says otherwise. The library's usual way to apply the flag ignores
@@ -35,9 +35,9 @@ func TestStoredForm(t *testing.T) {
 			if tc.mediaType != "" {
 				o.Etcd.DefaultStorageMediaType = tc.mediaType
 			}
-			data := storedItem(t, o)
+			data := storedGadget(t, o)
 			if !bytes.HasPrefix(data, []byte(tc.prefix)) || !bytes.Contains(data, []byte(v1.SchemeGroupVersion.String())) {
-				t.Errorf("stored item: got %q, want %s that begins with %q", data, v1.SchemeGroupVersion, tc.prefix)
+				t.Errorf("stored gadget: got %q, want %s that begins with %q", data, v1.SchemeGroupVersion, tc.prefix)
 			}
 		})
 	}
@@ -45,9 +45,9 @@ func TestStoredForm(t *testing.T) {
 
 // TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone.
 func TestStoredVersion(t *testing.T) {
-	v2 := schema.GroupVersion{Group: api.GroupName, Version: "v2"}
+	v2 := schema.GroupVersion{Group: workshop.GroupName, Version: "v2"}
 	both := func(scheme *runtime.Scheme) error {
-		scheme.AddKnownTypes(v2, &v1.Item{}, &v1.ItemList{})
+		scheme.AddKnownTypes(v2, &v1.Gadget{}, &v1.GadgetList{})
 		metav1.AddToGroupVersion(scheme, v2)
 		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v2, v1.SchemeGroupVersion))
 	}
@@ -56,24 +56,24 @@ func TestStoredVersion(t *testing.T) {
 		if err := two.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if data := storedItem(t, NewOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
-			t.Errorf("stored item: got %q, want %s", data, stored)
+		if data := storedGadget(t, NewOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
+			t.Errorf("stored gadget: got %q, want %s", data, stored)
 		}
 	}
 }
 
-// storedItem is what etcd gets of an item.
-func storedItem(t *testing.T, o *Options) []byte {
+// storedGadget is what etcd gets of a gadget.
+func storedGadget(t *testing.T, o *Options) []byte {
 	t.Helper()
 	factory, err := o.newStorageFactory(o.Etcd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := factory.NewConfig(api.Resource("items"), &api.Item{})
+	config, err := factory.NewConfig(workshop.Resource("gadgets"), &workshop.Gadget{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := runtime.Encode(config.Codec, &api.Item{Spec: api.ItemSpec{Purpose: "measures"}})
+	data, err := runtime.Encode(config.Codec, &workshop.Gadget{Spec: workshop.GadgetSpec{Purpose: "measures"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestStorageConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.etcd.close()
-	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(api.Resource("items"), &api.Item{})
+	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(workshop.Resource("gadgets"), &workshop.Gadget{})
 	if err != nil {
 		t.Fatal(err)
 	}

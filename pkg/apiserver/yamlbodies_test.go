@@ -25,7 +25,7 @@ func (u unread) Read([]byte) (int, error) {
 // TestS30YAML: YAML is read where it will be decoded and nowhere else, up to its limit, and without aliases.
 func TestS30YAML(t *testing.T) {
 	const apply = "application/apply-patch+yaml"
-	write := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create", APIGroup: "fixture.example.com", APIVersion: "v1", Resource: "items"}
+	write := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create", APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets"}
 	of := func(verb string) *genericapirequest.RequestInfo {
 		info := *write
 		info.Verb = verb

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/pkg/apitesting"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
 // A project calls it in a test of its own, with its own API.
 func ExampleRoundTrip() {
-	_ = func(t *testing.T) { apitesting.RoundTrip(t, fixture.API()) }
+	_ = func(t *testing.T) { apitesting.RoundTrip(t, sample.API()) }
 }

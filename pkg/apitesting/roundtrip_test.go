@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"example.com/extension-apiserver/pkg/apitesting"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
-// TestRoundTrip: the fixture passes what every API should.
+// TestRoundTrip: the sample passes what every API should.
 func TestRoundTrip(t *testing.T) {
-	apitesting.RoundTrip(t, fixture.API())
+	apitesting.RoundTrip(t, sample.API())
 }

@@ -19,13 +19,13 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/command/storagecommand"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
 var update = flag.Bool("update", false, "update the golden file of the flags")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fixture-apiserver": func() { os.Exit(Run(fixture.API(), storagecommand.New)) }})
+	testscript.Main(m, map[string]func(){"extension-apiserver": func() { os.Exit(Run(sample.API(), storagecommand.New)) }})
 }
 
 func TestScripts(t *testing.T) {
@@ -64,7 +64,7 @@ func writeCertificates(dir string) error {
 // some in silence; each is to be looked at once: does it weaken what the server relies on?
 func TestFlagNames(t *testing.T) {
 	golden := filepath.Join("testdata", "flags.golden")
-	serve, _, err := newRootCommand(fixture.API(), nil, nil).Find([]string{"serve"})
+	serve, _, err := newRootCommand(sample.API(), nil, nil).Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +103,13 @@ func TestLinks(t *testing.T) {
 
 // TestInvalidAPI: nothing is started for an API that cannot be served.
 func TestInvalidAPI(t *testing.T) {
-	api := fixture.API()
+	api := sample.API()
 	api.Groups[0].StorageVersion, api.OpenAPI = "v7", nil
 	var stderr strings.Builder
 	if got := run(t.Context(), api, nil, []string{"serve"}, &stderr); got != 1 {
 		t.Errorf("got exit code %d, want 1", got)
 	}
-	for _, want := range []string{"fixture-apiserver: the API cannot be served: [", "OpenAPI is not set", `StorageVersion is "v7"`} {
+	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is not set", `StorageVersion is "v7"`} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("got %q, want %q in it", stderr.String(), want)
 		}

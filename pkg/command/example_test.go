@@ -7,11 +7,11 @@ import (
 
 	"example.com/extension-apiserver/pkg/command"
 	"example.com/extension-apiserver/pkg/command/storagecommand"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
 // The main function of a server.
 func ExampleRun() {
-	main := func() { os.Exit(command.Run(fixture.API(), storagecommand.New)) }
+	main := func() { os.Exit(command.Run(sample.API(), storagecommand.New)) }
 	_ = main
 }

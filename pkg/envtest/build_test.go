@@ -96,7 +96,7 @@ func TestControllersFail(t *testing.T) {
 		t.Skip("skipped in short mode: it starts another environment")
 	}
 	giveBinaries(t)
-	server, err := Build(t.Context(), fixtureServer)
+	server, err := Build(t.Context(), sampleServer)
 	if err != nil {
 		t.Fatal(err)
 	}

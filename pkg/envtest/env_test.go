@@ -273,7 +273,7 @@ func TestOverride(t *testing.T) {
 
 // TestServer: a server that was built from a package, or is a file, serves its API to a user with the rights that were granted.
 func TestServer(t *testing.T) {
-	file, err := Build(t.Context(), "../../test/fixture/server")
+	file, err := Build(t.Context(), "../../cmd/extension-apiserver")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,18 +282,18 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gv := schema.GroupVersion{Group: "fixture.example.com", Version: "v1"}
-	items := dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("items"))
-	item := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "measures"}}}
-	item.SetGroupVersionKind(gv.WithKind("Item"))
-	item.SetName("ruler")
-	if _, err := items.Create(t.Context(), item, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	gv := schema.GroupVersion{Group: "workshop.example.com", Version: "v1"}
+	gadgets := dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("gadgets"))
+	gadget := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "measures"}}}
+	gadget.SetGroupVersionKind(gv.WithKind("Gadget"))
+	gadget.SetName("ruler")
+	if _, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("create without rights: %v, want that it is forbidden", err)
 	}
-	if err := e.Grant(t.Context(), "jane", rbacv1.PolicyRule{APIGroups: []string{gv.Group}, Resources: []string{"items", "identityreviews"}, Verbs: []string{"create"}}); err != nil {
+	if err := e.Grant(t.Context(), "jane", rbacv1.PolicyRule{APIGroups: []string{gv.Group}, Resources: []string{"gadgets", "identityreviews"}, Verbs: []string{"create"}}); err != nil {
 		t.Fatal(err)
 	}
-	created, err := items.Create(t.Context(), item, metav1.CreateOptions{})
+	created, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type Options struct {
 	// where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the one of certgen init.
 	FrontProxyPerHost bool
 	// Server is our servers' command: a main package, as Build takes it, or the absolute path of a file. Default: the server of
-	// the kit's own tests, which serves fixture.example.com. One that links no embedded etcd needs ExternalEtcd.
+	// the kit's own tests, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
 	Server string
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
@@ -62,8 +62,8 @@ type Options struct {
 	Progress io.Writer
 }
 
-// fixtureServer is the package of a server for who has none.
-const fixtureServer = kit + "/test/fixture/server"
+// sampleServer is the package of the server that serves the sample API.
+const sampleServer = kit + "/cmd/extension-apiserver"
 
 // maxKubeAPIServers: the modes of konnectivity and no tunnel at all, side by side.
 const maxKubeAPIServers = 4
@@ -82,7 +82,7 @@ func (o *Options) complete() error {
 		o.ExternalEtcd = true
 	}
 	if o.Server == "" {
-		o.Server = fixtureServer
+		o.Server = sampleServer
 	}
 	if o.Progress != nil {
 		o.Progress = &lineWriter{to: o.Progress}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // refusing is a storage that answers everything with one error.
@@ -40,7 +40,7 @@ func (r refusing) Watch(context.Context, string, storage.ListOptions) (watch.Int
 
 // TestClientErrors: what the client did wrong is answered as that, with the field; what it did not, is not.
 func TestClientErrors(t *testing.T) {
-	garbage := &api.Item{ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "abc"}}
+	garbage := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "abc"}}
 	_, parse := storage.APIObjectVersioner{}.ParseResourceVersion("abc")
 	down := errors.New("etcd is down")
 	for _, tc := range []struct {
@@ -49,20 +49,20 @@ func TestClientErrors(t *testing.T) {
 		do    func(storage.Interface) error
 		field string
 	}{
-		{"get", parse, func(s storage.Interface) error { return s.Get(t.Context(), "/items/g", storage.GetOptions{}, nil) }, "resourceVersion"},
-		{"get, not the client", down, func(s storage.Interface) error { return s.Get(t.Context(), "/items/g", storage.GetOptions{}, nil) }, ""},
+		{"get", parse, func(s storage.Interface) error { return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{}, nil) }, "resourceVersion"},
+		{"get, not the client", down, func(s storage.Interface) error { return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{}, nil) }, ""},
 		{"watch", parse, func(s storage.Interface) error {
-			_, err := s.Watch(t.Context(), "/items/g", storage.ListOptions{})
+			_, err := s.Watch(t.Context(), "/gadgets/g", storage.ListOptions{})
 			return err
 		}, "resourceVersion"},
 		{"watch, not the client", down, func(s storage.Interface) error {
-			_, err := s.Watch(t.Context(), "/items/g", storage.ListOptions{})
+			_, err := s.Watch(t.Context(), "/gadgets/g", storage.ListOptions{})
 			return err
 		}, ""},
-		{"create", storage.ErrResourceVersionSetOnCreate, func(s storage.Interface) error { return s.Create(t.Context(), "/items/g", nil, nil, 0) }, "metadata.resourceVersion"},
-		{"create, not the client", down, func(s storage.Interface) error { return s.Create(t.Context(), "/items/g", nil, nil, 0) }, ""},
+		{"create", storage.ErrResourceVersionSetOnCreate, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, "metadata.resourceVersion"},
+		{"create, not the client", down, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, ""},
 		{"list", down, func(s storage.Interface) error {
-			return s.GetList(t.Context(), "/items/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
+			return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
 		}, ""},
 		{"update", nil, func(s storage.Interface) error {
 			_, err := s.Versioner().ObjectResourceVersion(garbage)
@@ -70,7 +70,7 @@ func TestClientErrors(t *testing.T) {
 		}, "metadata.resourceVersion"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := tc.do(clientErrorStorage{refusing{err: tc.err}, api.Resource("items")})
+			err := tc.do(clientErrorStorage{refusing{err: tc.err}, workshop.Resource("gadgets")})
 			if tc.field == "" {
 				if !errors.Is(err, down) {
 					t.Errorf("got %v, want the error of the storage", err)
@@ -82,16 +82,16 @@ func TestClientErrors(t *testing.T) {
 				t.Fatalf("got %v, want Invalid", err)
 			}
 			details := status.Status().Details
-			if diff := cmp.Diff([]string{"g", "items", tc.field}, []string{details.Name, details.Kind, details.Causes[0].Field}); diff != "" {
+			if diff := cmp.Diff([]string{"g", "gadgets", tc.field}, []string{details.Name, details.Kind, details.Causes[0].Field}); diff != "" {
 				t.Errorf("name, kind and field (-want +got):\n%s", diff)
 			}
 		})
 	}
-	err := clientErrorStorage{refusing{}, api.Resource("items")}.GetList(t.Context(), "/items/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
+	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets")}.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "limit: Invalid value: -1") {
 		t.Errorf("negative limit: got %v, want Invalid", err)
 	}
-	if version, err := (clientErrorStorage{refusing{}, api.Resource("items")}).Versioner().ObjectResourceVersion(&api.Item{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
+	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets")}).Versioner().ObjectResourceVersion(&workshop.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
 		t.Errorf("resourceVersion 7: got %d and error %v, want 7", version, err)
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/extension-apiserver/pkg/registry"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// Clients can select items by their purpose. The storage of the kind calls its field "purpose".
+// Clients can select gadgets by their purpose. The storage of the kind calls its field "purpose".
 func ExampleAddSelectableFields() {
 	scheme := runtime.NewScheme()
-	kind := v1.SchemeGroupVersion.WithKind("Item")
+	kind := v1.SchemeGroupVersion.WithKind("Gadget")
 	if err := registry.AddSelectableFields(scheme, kind, map[string]string{"spec.purpose": "purpose"}); err != nil {
 		fmt.Println(err)
 	}

@@ -22,13 +22,13 @@ import (
 
 	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/pkg/registry/identityreview"
-	"example.com/extension-apiserver/test/fixture/api"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
-	"example.com/extension-apiserver/test/fixture/registry/item"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
 // kinds are one with a store and one without.
-var kinds = []NewStorage{item.NewStorage, identityreview.NewStorage}
+var kinds = []NewStorage{gadget.NewStorage, identityreview.NewStorage}
 
 // counting makes stores that have no storage behind them, and counts them.
 type counting struct{ stores int }
@@ -38,17 +38,17 @@ func (c *counting) GetRESTOptions(resource schema.GroupResource, example runtime
 	return Unconnected{}.GetRESTOptions(resource, example)
 }
 
-// newScheme knows the kinds in v1, and more versions that know nothing but Item.
+// newScheme knows the kinds in v1, and more versions that know nothing but Gadget.
 func newScheme(t *testing.T, more ...string) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	utilruntime.Must(api.AddToScheme(scheme))
+	utilruntime.Must(workshop.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
 	identity.AddToScheme(scheme, v1.SchemeGroupVersion)
 	versions := []schema.GroupVersion{v1.SchemeGroupVersion}
 	for _, version := range more {
-		gv := schema.GroupVersion{Group: api.GroupName, Version: version}
-		scheme.AddKnownTypes(gv, &v1.Item{}, &v1.ItemList{})
+		gv := schema.GroupVersion{Group: workshop.GroupName, Version: version}
+		scheme.AddKnownTypes(gv, &v1.Gadget{}, &v1.GadgetList{})
 		metav1.AddToGroupVersion(scheme, gv)
 		versions = append(versions, gv)
 	}
@@ -57,7 +57,7 @@ func newScheme(t *testing.T, more ...string) *runtime.Scheme {
 }
 
 func newGroup(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*genericapiserver.APIGroupInfo, error) {
-	return NewAPIGroupInfo(api.GroupName, kinds, scheme, serializer.NewCodecFactory(scheme), getter, nil)
+	return NewAPIGroupInfo(workshop.GroupName, kinds, scheme, serializer.NewCodecFactory(scheme), getter, nil)
 }
 
 // TestVersions: each version serves the kinds that it knows, and no others.
@@ -67,14 +67,14 @@ func TestVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(scheme.PrioritizedVersionsForGroup(api.GroupName), group.PrioritizedVersions); diff != "" {
+	if diff := cmp.Diff(scheme.PrioritizedVersionsForGroup(workshop.GroupName), group.PrioritizedVersions); diff != "" {
 		t.Errorf("versions in discovery (-want +got):\n%s", diff)
 	}
 	got := map[string][]string{}
 	for version, resources := range group.VersionedResourcesStorageMap {
 		got[version] = slices.Sorted(maps.Keys(resources))
 	}
-	if diff := cmp.Diff(map[string][]string{"v1": {"identityreviews", "items"}, "v99": {"items"}}, got); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"v1": {"identityreviews", "gadgets"}, "v99": {"gadgets"}}, got); diff != "" {
 		t.Errorf("resources by version (-want +got):\n%s", diff)
 	}
 }
@@ -94,9 +94,9 @@ func TestOneStorePerResource(t *testing.T) {
 	if got != want || got == 0 {
 		t.Errorf("stores with one version more: got %d, want %d as before", got, want)
 	}
-	first, second := group.VersionedResourcesStorageMap["v1"]["items"], group.VersionedResourcesStorageMap["v99"]["items"]
+	first, second := group.VersionedResourcesStorageMap["v1"]["gadgets"], group.VersionedResourcesStorageMap["v99"]["gadgets"]
 	if first == nil || first != second {
-		t.Errorf("store of items: got %p for v1 and %p for v99, want one", first, second)
+		t.Errorf("store of gadgets: got %p for v1 and %p for v99, want one", first, second)
 	}
 }
 
@@ -126,34 +126,34 @@ func of(resources map[string]rest.Storage) NewStorage {
 // TestKindErrors: all mistakes in the kinds are found at start, and named.
 func TestKindErrors(t *testing.T) {
 	scheme := newScheme(t)
-	type unknown struct{ api.Item }
-	scheme.AddKnownTypeWithName(api.SchemeGroupVersion.WithKind("Unknown"), &unknown{})
-	empty := schema.GroupVersion{Group: api.GroupName, Version: "v98"}
+	type unknown struct{ workshop.Gadget }
+	scheme.AddKnownTypeWithName(workshop.SchemeGroupVersion.WithKind("Unknown"), &unknown{})
+	empty := schema.GroupVersion{Group: workshop.GroupName, Version: "v98"}
 	utilruntime.Must(scheme.SetVersionPriority(v1.SchemeGroupVersion, empty))
-	items := &virtual{&api.Item{}}
+	gadgets := &virtual{&workshop.Gadget{}}
 	for _, tc := range []struct {
 		name  string
 		kinds []NewStorage
 		want  string
 	}{
-		{"subresource without parent", []NewStorage{of(map[string]rest.Storage{"items/status": items})},
-			"register items/status: the same NewStorage does not make its parent resource items"},
+		{"subresource without parent", []NewStorage{of(map[string]rest.Storage{"gadgets/status": gadgets})},
+			"register gadgets/status: the same NewStorage does not make its parent resource gadgets"},
 		{"kind of nobody", []NewStorage{of(map[string]rest.Storage{"things": &virtual{&metav1.PartialObjectMetadata{}}})},
 			"register things: no kind is registered for the type v1.PartialObjectMetadata"},
 		{"kind of no version", []NewStorage{of(map[string]rest.Storage{"unknowns": &virtual{&unknown{}}})},
 			"register unknowns: no served version knows the kind Unknown"},
-		{"resource twice", []NewStorage{of(map[string]rest.Storage{"items": items}), of(map[string]rest.Storage{"items": items})},
-			"register items: two kinds have this resource"},
-		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"items": listed{object: &api.Item{}, list: &metav1.PartialObjectMetadataList{}}})},
-			"register items: no kind is registered for the type v1.PartialObjectMetadataList"},
-		{"list that is none", []NewStorage{of(map[string]rest.Storage{"items": listed{object: &api.Item{}, list: &api.Item{}}})},
-			"register items: NewList returns *api.Item, which is not a list"},
-		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"items": items})}, "no kind is served in version " + empty.String()},
-		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": items}), of(map[string]rest.Storage{"b/status": items})},
+		{"resource twice", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets}), of(map[string]rest.Storage{"gadgets": gadgets})},
+			"register gadgets: two kinds have this resource"},
+		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{}, list: &metav1.PartialObjectMetadataList{}}})},
+			"register gadgets: no kind is registered for the type v1.PartialObjectMetadataList"},
+		{"list that is none", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{}, list: &workshop.Gadget{}}})},
+			"register gadgets: NewList returns *workshop.Gadget, which is not a list"},
+		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets})}, "no kind is served in version " + empty.String()},
+		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": gadgets}), of(map[string]rest.Storage{"b/status": gadgets})},
 			"[register a/status: the same NewStorage does not make its parent resource a, register b/status: the same NewStorage does not make its parent resource b]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			group, err := NewAPIGroupInfo(api.GroupName, tc.kinds, scheme, serializer.NewCodecFactory(scheme), Unconnected{}, nil)
+			group, err := NewAPIGroupInfo(workshop.GroupName, tc.kinds, scheme, serializer.NewCodecFactory(scheme), Unconnected{}, nil)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want %s", err, tc.want)
 			}
@@ -168,11 +168,11 @@ func TestKindErrors(t *testing.T) {
 func TestSubresourceFollowsItsParent(t *testing.T) {
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
 	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t), byVersion: map[string]map[string]rest.Storage{}}
-	if err := group.add("items/scale", map[string]rest.Storage{"items": &virtual{&api.Item{}}, "items/scale": scale}); err != nil {
+	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&workshop.Gadget{}}, "gadgets/scale": scale}); err != nil {
 		t.Fatal(err)
 	}
-	if got := group.byVersion["v1"]["items/scale"]; got != scale {
-		t.Errorf("storage of v1 items/scale: got %v, want %v", got, scale)
+	if got := group.byVersion["v1"]["gadgets/scale"]; got != scale {
+		t.Errorf("storage of v1 gadgets/scale: got %v, want %v", got, scale)
 	}
 }
 

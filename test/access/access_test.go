@@ -29,32 +29,31 @@ import (
 
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/console"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
-const items = "/apis/fixture.example.com/v1/items"
+const gadgets = "/apis/workshop.example.com/v1/gadgets"
 
 var (
-	engines    = v1.SchemeGroupVersion.WithResource("engines")
-	engineFile = filepath.Join("..", "fixture", "objects", "engine.yaml")
+	widgets    = v1.SchemeGroupVersion.WithResource("widgets")
+	widgetFile = filepath.Join("..", "..", "sample", "objects", "widget.yaml")
 )
 
 var shared *envtest.Environment
 
 func TestMain(m *testing.M) { os.Exit(envtest.Main(m, envtest.Options{}, &shared)) }
 
-// section is one of the page, for the fixture's API instead of that of the sample.
+// section returns a section of docs/access.md.
 func section(t *testing.T, heading string) string {
 	t.Helper()
-	text := scripttest.Section(t, filepath.Join("..", "..", "docs", "access.md"), heading)
-	return strings.NewReplacer("/apis/workshop.example.com/v1/widgets", items, "workshop.example.com", "fixture.example.com").Replace(text)
+	return scripttest.Section(t, filepath.Join("..", "..", "docs", "access.md"), heading)
 }
 
-// newEngine makes the object "e" in a namespace of its own.
-func newEngine(t *testing.T, e *envtest.Environment) (namespace string) {
+// newWidget makes the object "e" in a namespace of its own.
+func newWidget(t *testing.T, e *envtest.Environment) (namespace string) {
 	t.Helper()
-	data, err := os.ReadFile(engineFile)
+	data, err := os.ReadFile(widgetFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func newEngine(t *testing.T, e *envtest.Environment) (namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Resource(engines).Namespace(namespace).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(widgets).Namespace(namespace).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return namespace
@@ -196,10 +195,10 @@ func TestProxyURL(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			p := run(t, shared, shared.FreePort(t))
 			kubeconfig := p.kubeconfig(t, shared)
-			namespace := newEngine(t, shared)
+			namespace := newWidget(t, shared)
 			host := strings.TrimPrefix(shared.Admin(t).Host, "https://")
 
-			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+kubeconfig, "get", "engines", "-A"); err != nil || !slices.Contains(p.reached(), host) {
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+kubeconfig, "get", "widgets", "-A"); err != nil || !slices.Contains(p.reached(), host) {
 				t.Errorf("kubectl get: %v %s; the proxy connected to %q, want %s", err, stderr, p.reached(), host)
 			}
 			t.Run("watch", func(t *testing.T) {
@@ -210,10 +209,10 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			t.Run("watch of kubectl", func(t *testing.T) {
-				before, deleted := len(p.reached()), newEngine(t, shared)
+				before, deleted := len(p.reached()), newWidget(t, shared)
 				args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + deleted}
-				watch := start(t, shared, "ADDED", shared.Binary("kubectl"), append(args, "get", "engines", "--watch", "--output-watch-events")...)
-				if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, append(args, "delete", "engine", "e")...); err != nil {
+				watch := start(t, shared, "ADDED", shared.Binary("kubectl"), append(args, "get", "widgets", "--watch", "--output-watch-events")...)
+				if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, append(args, "delete", "widget", "e")...); err != nil {
 					t.Fatalf("kubectl delete: %v %s", err, stderr)
 				}
 				watch.await(t, shared, "DELETED")
@@ -257,7 +256,7 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			gone := (&proxy{url: &url.URL{Scheme: p.url.Scheme, Host: "127.0.0.1:1"}}).kubeconfig(t, shared)
-			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "-v=6", "get", "engines"); err == nil || !strings.Contains(stderr, "127.0.0.1:1:") {
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "-v=6", "get", "widgets"); err == nil || !strings.Contains(stderr, "127.0.0.1:1:") {
 				t.Errorf("without the proxy: %v and\n%s\nwant that nothing goes another way, and the proxy named", err, stderr)
 			}
 		})
@@ -277,12 +276,12 @@ func watches(t *testing.T, kubeconfig string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
 	defer cancel()
-	watcher, err := client.Resource(engines).Watch(ctx, metav1.ListOptions{})
+	watcher, err := client.Resource(widgets).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	namespace := newEngine(t, shared)
+	namespace := newWidget(t, shared)
 	for event := range watcher.ResultChan() {
 		if obj, ok := event.Object.(metav1.Object); ok && obj.GetNamespace() == namespace {
 			return
@@ -317,13 +316,13 @@ func TestKubectlProxy(t *testing.T) {
 	for _, block := range scripttest.Blocks(section(t, "Through kubectl proxy")) {
 		out := scripttest.Shell(t, dir, strings.ReplaceAll(block, "8001", shared.FreePort(t)),
 			"KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
-		if !strings.Contains(out, `"kind": "ItemList"`) && !strings.Contains(out, `"kind":"ItemList"`) {
+		if !strings.Contains(out, `"kind": "GadgetList"`) && !strings.Contains(out, `"kind":"GadgetList"`) {
 			t.Errorf("%s\ngot\n%s\nwant the list", block, out)
 		}
 	}
 
-	namespace := newEngine(t, shared)
-	path := "/apis/fixture.example.com/v1/namespaces/" + namespace + "/engines/e/console"
+	namespace := newWidget(t, shared)
+	path := "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets/e/console"
 	for _, tc := range []struct {
 		name   string
 		flags  []string
@@ -332,12 +331,12 @@ func TestKubectlProxy(t *testing.T) {
 		header http.Header
 		want   int
 	}{
-		{"prefix", []string{"--api-prefix=/k8s/"}, "GET", "/k8s" + items, nil, 200},
-		{"host", nil, "GET", items, http.Header{"Host": {"evil.example.com"}}, 403},
-		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, "GET", items, http.Header{"Host": {"evil.example.com"}}, 200},
+		{"prefix", []string{"--api-prefix=/k8s/"}, "GET", "/k8s" + gadgets, nil, 200},
+		{"host", nil, "GET", gadgets, http.Header{"Host": {"evil.example.com"}}, 403},
+		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, "GET", gadgets, http.Header{"Host": {"evil.example.com"}}, 200},
 		{"console", nil, "GET", path, upgrade, 101},
-		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "GET", items, nil, 200},
-		{"read-only, a write", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "POST", items, nil, 403},
+		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "GET", gadgets, nil, 200},
+		{"read-only, a write", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "POST", gadgets, nil, 403},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			resp := do(t, tc.method, kubectlProxy(t, kubeconfig, tc.flags...)+tc.path, tc.header)
@@ -352,7 +351,7 @@ func TestKubectlProxy(t *testing.T) {
 		defer resp.Body.Close()
 		var event metav1.WatchEvent
 		if err := json.NewDecoder(resp.Body).Decode(&event); err != nil || event.Type != "ADDED" || !strings.Contains(string(event.Object.Raw), `"name":"e"`) {
-			t.Errorf("got %s, %v and the event %s %s; want the engine that is there", resp.Status, err, event.Type, event.Object.Raw)
+			t.Errorf("got %s, %v and the event %s %s; want the widget that is there", resp.Status, err, event.Type, event.Object.Raw)
 		}
 	})
 }
@@ -410,14 +409,14 @@ func TestProxyVariables(t *testing.T) {
 
 	options.ServerEnv = []string{nowhere, "NO_PROXY=10.0.0.0/8,.svc"}
 	e := envtest.New(t, options)
-	newEngine(t, e)
+	newWidget(t, e)
 	p := proxies["HTTP"](t, e, "3128")
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	variable := "HTTPS_PROXY=" + p.url.String()
-	if _, stderr, err := (envtest.Kubectl{Env: []string{variable}}).Run(t.Context(), e, "get", "engines", "-A"); err != nil || len(p.reached()) == 0 {
+	if _, stderr, err := (envtest.Kubectl{Env: []string{variable}}).Run(t.Context(), e, "get", "widgets", "-A"); err != nil || len(p.reached()) == 0 {
 		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
 	}
 	for _, args := range [][]string{{"verify"}, {"rotate", "serving", "--dir=" + e.PKI(), "--hold=2s"}} {
@@ -442,7 +441,7 @@ func webhooks(t *testing.T, e *envtest.Environment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := os.ReadFile(engineFile)
+	widget, err := os.ReadFile(widgetFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +454,7 @@ func webhooks(t *testing.T, e *envtest.Environment) {
 				Name: "proxied.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}, SideEffects: &sideEffects, AdmissionReviewVersions: []string{"v1"},
 				Rules: []admissionregistrationv1.RuleWithOperations{{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{engines.Group}, APIVersions: []string{"*"}, Resources: []string{engines.Resource}},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{widgets.Group}, APIVersions: []string{"*"}, Resources: []string{widgets.Resource}},
 				}},
 			}},
 		}, metav1.CreateOptions{})
@@ -463,7 +462,7 @@ func webhooks(t *testing.T, e *envtest.Environment) {
 			t.Fatal(err)
 		}
 		e.Eventually(t, "the webhook at "+address+" to be called", envtest.Patience, func(ctx context.Context) error {
-			_, stderr, err := (envtest.Kubectl{Stdin: string(engine)}).Run(ctx, e, "create", "--dry-run=server", "-f", "-")
+			_, stderr, err := (envtest.Kubectl{Stdin: string(widget)}).Run(ctx, e, "create", "--dry-run=server", "-f", "-")
 			if err == nil || !strings.Contains(stderr, url) || strings.Contains(stderr, "proxyconnect") != proxied {
 				return fmt.Errorf("got %q, want it called and through the proxy: %t", stderr, proxied)
 			}

@@ -132,7 +132,7 @@ func fetch(ctx context.Context, client *http.Client, url string) error {
 
 // getsOf fails when a tunnel costs more than mostTimes.
 func getsOf(b *testing.B, routes []*route) {
-	measure(b, routes, items+"/small", gets)
+	measure(b, routes, gadgets+"/small", gets)
 	direct := median(routes[0].p50)
 	for _, r := range routes {
 		p50, p99 := median(r.p50), median(r.p99)
@@ -146,7 +146,7 @@ func getsOf(b *testing.B, routes []*route) {
 }
 
 func listsOf(b *testing.B, routes []*route, bytes int) {
-	measure(b, routes, items, lists)
+	measure(b, routes, gadgets, lists)
 	direct := median(routes[0].p50)
 	for _, r := range routes {
 		p50, p99 := median(r.p50), median(r.p99)

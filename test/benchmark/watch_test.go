@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-const items = "/apis/fixture.example.com/v1/items"
+const gadgets = "/apis/workshop.example.com/v1/gadgets"
 
-var resource = v1.SchemeGroupVersion.WithResource("items")
+var resource = v1.SchemeGroupVersion.WithResource("gadgets")
 
 // watched is when each name came.
 type watched struct {
@@ -28,11 +28,11 @@ type watched struct {
 	at map[string]time.Time
 }
 
-// create makes an item and returns when that was asked for.
+// create makes a gadget and returns when that was asked for.
 func create(b *testing.B, client dynamic.Interface, name, ballast string) time.Time {
 	b.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Item", "metadata": map[string]any{"name": name}, "spec": map[string]any{"purpose": "is carried"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"purpose": "is carried"},
 	}}
 	if ballast != "" {
 		obj.SetAnnotations(map[string]string{"example.com/ballast": ballast})
@@ -58,7 +58,7 @@ func createBig(b *testing.B, client dynamic.Interface) int {
 	return n * size
 }
 
-// watchesOf creates items while a watch is open through each route. Each must bring each of them.
+// watchesOf creates gadgets while a watch is open through each route. Each must bring each of them.
 func watchesOf(b *testing.B, routes []*route, client dynamic.Interface) {
 	ctx, end := context.WithCancel(b.Context())
 	defer end()

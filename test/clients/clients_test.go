@@ -24,7 +24,7 @@ import (
 
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 var shared *envtest.Environment
@@ -75,12 +75,12 @@ var cases = []struct {
 	user func(*testing.T, string) (name, kubeconfig string)
 }{
 	{resource{
-		Resource: "engines", Kind: "Engine", Spec: map[string]any{"model": "pendulum"}, Change: map[string]any{"grade": "Premium"},
+		Resource: "widgets", Kind: "Widget", Spec: map[string]any{"model": "pendulum"}, Change: map[string]any{"grade": "Premium"},
 		FieldSelector: "spec.grade=Premium", Invalid: map[string]any{"model": "m", "replicas": -1}, InvalidField: "spec.replicas", Forbidden: "Item",
 	}, withCertificate},
 	{resource{
 		Resource: "items", Kind: "Item", Spec: map[string]any{"purpose": "first"}, Change: map[string]any{"purpose": "second"},
-		FieldSelector: "metadata.name=RUN-b", Invalid: map[string]any{"purpose": "p", "precision": 7}, InvalidField: "spec.precision", Forbidden: "Engine",
+		FieldSelector: "metadata.name=RUN-b", Invalid: map[string]any{"purpose": "p", "precision": 7}, InvalidField: "spec.precision", Forbidden: "Widget",
 	}, withToken},
 }
 
@@ -94,9 +94,9 @@ func TestClients(t *testing.T) {
 				user, kubeconfig := tc.user(t, namespace)
 				grant(t, user, tc.Resource)
 				r := tc.resource
-				r.APIVersion, r.Run = install.GroupVersions[0].String(), language+"-"+namespace
+				r.APIVersion, r.Run = install.GroupVersions()[0].String(), language+"-"+namespace
 				r.FieldSelector = strings.ReplaceAll(r.FieldSelector, "RUN", r.Run)
-				if r.Resource == "engines" {
+				if r.Resource == "widgets" {
 					r.Namespace = namespace
 				}
 				out, err := run(t, dir, script.command, kubeconfig, r)
@@ -122,7 +122,7 @@ func TestUntrusted(t *testing.T) {
 	config.Clusters["env"].CertificateAuthority = filepath.Join(shared.PKI(), "client-ca", "tls.crt")
 	for language, script := range scripts {
 		t.Run(language, func(t *testing.T) {
-			out, err := run(t, dir, script.command, write(t, config), resource{APIVersion: install.GroupVersions[0].String(), Kind: "Engine"})
+			out, err := run(t, dir, script.command, write(t, config), resource{APIVersion: install.GroupVersions()[0].String(), Kind: "Widget"})
 			if err == nil || !strings.Contains(out, "certificate") {
 				t.Errorf("got %v:\n%s\nwant an error about the certificate", err, out)
 			}
@@ -197,7 +197,7 @@ func write(t *testing.T, config *clientcmdapi.Config) string {
 func grant(t *testing.T, user, resource string) {
 	t.Helper()
 	if err := shared.Grant(t.Context(), user, rbacv1.PolicyRule{
-		APIGroups: []string{install.GroupVersions[0].Group}, Resources: []string{resource}, Verbs: []string{"*"},
+		APIGroups: []string{install.GroupVersions()[0].Group}, Resources: []string{resource}, Verbs: []string{"*"},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,16 +12,14 @@ import (
 	"testing"
 )
 
-// documented are the blocks of docs/clients.md by language, about our kind instead of the sample's, which has the same fields, and in a
-// namespace of the test.
+// documented returns the code blocks of docs/clients.md by language, with namespace instead of the namespace default.
 func documented(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer("workshop", "fixture", "Widget", "Engine", "widget", "engine",
-		`"default"`, `"`+namespace+`"`, "'default'", "'"+namespace+"'").Replace(string(page))
+	text := strings.NewReplacer(`"default"`, `"`+namespace+`"`, "'default'", "'"+namespace+"'").Replace(string(page))
 	blocks := map[string]string{}
 	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
 		blocks[m[1]] += m[2]
@@ -36,7 +34,7 @@ func documented(t *testing.T, namespace string) map[string]string {
 func TestDocumented(t *testing.T) {
 	dir, blocks := scriptDir(t), documented(t, shared.NewNamespace(t))
 	user, kubeconfig := withCertificate(t, "reader-of-the-page")
-	grant(t, user, "engines")
+	grant(t, user, "widgets")
 	for _, tc := range []struct{ language, file, command, want string }{
 		{"python", "page.py", python, "python Standard\n"},
 		{"js", "page.mjs", "node", "javascript Standard\npython Standard\n"},

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // document is the OpenAPI document of a group and version, as kube-apiserver serves it to every user.
@@ -30,15 +30,15 @@ func document(t *testing.T, groupVersion string) string {
 // fault.
 func TestOpenAPI(t *testing.T) {
 	dir := scriptDir(t)
-	ours := document(t, install.GroupVersions[0].String())
+	ours := document(t, install.GroupVersions()[0].String())
 	files := map[string]string{
 		"apps.json":      document(t, "apps/v1"),
-		"reference.json": strings.Replace(ours, `"com.example.fixture.v1.EngineSpec":{`, `"Other":{`, 1),
+		"reference.json": strings.Replace(ours, `"com.example.workshop.v1.WidgetSpec":{`, `"Other":{`, 1),
 		"structure.json": strings.Replace(ours, `"type":"object"`, `"type":"thing"`, 1),
 		"operation.json": regexp.MustCompile(`"operationId":"[^"]+"`).ReplaceAllString(ours, `"operationId":"same"`),
 		"required.json":  strings.Replace(ours, `"required":["model"]`, `"required":["modell"]`, 1),
 	}
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		files[gv.Version+".json"] = document(t, gv.String())
 	}
 	command := []string{"node", "lint.mjs"}

@@ -85,7 +85,7 @@ func complete(t *testing.T, e *envtest.Environment, target *conformance.Target, 
 	}
 	target.Config, target.Kubectl, target.WebhookAddress, target.AllowDisruptive = known.Config, known.Kubectl, known.WebhookAddress, true
 	switch _, group, _ := strings.Cut(target.Resource, "."); {
-	case strings.HasSuffix(group, "fixture.example.com"):
+	case strings.HasSuffix(group, "workshop.example.com"):
 		target.Server, target.AuditLog = known.Server, logs.server
 	case strings.HasSuffix(group, "wardle.example.com"):
 		target.Server = other.ConfigAs(e, known.Config) // and no log
@@ -94,7 +94,7 @@ func complete(t *testing.T, e *envtest.Environment, target *conformance.Target, 
 	}
 }
 
-// auditLogs are the files that kube-apiserver and the fixture's server write.
+// auditLogs are the files that kube-apiserver and the sample's server write.
 type auditLogs struct{ kubeAPIServer, server string }
 
 // audited are options for servers with audit logs.
@@ -137,7 +137,7 @@ func TestCalibration(t *testing.T) {
 	})
 	for _, target := range targets(t, nil) {
 		t.Run(target.Resource, func(t *testing.T) {
-			if testing.Short() && !strings.HasPrefix(target.Resource, "items.") {
+			if testing.Short() && !strings.HasPrefix(target.Resource, "gadgets.") {
 				t.Skip("skipped in short mode: each takes 15 s")
 			}
 			complete(t, e, &target, other, logs)
@@ -182,7 +182,7 @@ func TestWithoutWatchCache(t *testing.T) {
 		t.Skip("skipped in short mode")
 	}
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true, ServerArgs: []string{"--watch-cache=false"}})
-	target := one(t, nil, "engines.v1.fixture.example.com")
+	target := one(t, nil, "widgets.v1.workshop.example.com")
 	complete(t, e, &target, nil, auditLogs{})
 	target.Only = []string{"get", "list", "selectors", "pages", "watch", "watch-list"}
 	report, err := conformance.Execute(t.Context(), target)
@@ -259,7 +259,7 @@ func TestDocs(t *testing.T) {
 	entries := expectations(t, "expected-security.yaml")
 	for _, check := range conformance.SecurityChecks() {
 		fmt.Fprintf(&text, "| [%s](%s) | %s |", check.ID, check.Source, check.Text)
-		for _, target := range []string{"engines.v1.fixture.example.com", "flunders.v1alpha1.wardle.example.com"} {
+		for _, target := range []string{"widgets.v1.workshop.example.com", "flunders.v1alpha1.wardle.example.com"} {
 			verdict := "passes"
 			for _, entry := range entries {
 				if slices.Contains(entry.Targets, target) && slices.Contains(entry.Checks, check.ID) {

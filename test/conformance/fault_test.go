@@ -43,7 +43,7 @@ type fault struct {
 }
 
 // ours are the beginnings of the paths that faults are about. Other APIs are those of namespaces, rights and policies.
-var ours = []string{"/apis/fixture.example.com/", "/openapi/", "/metrics", "/livez", "/readyz"}
+var ours = []string{"/apis/workshop.example.com/", "/openapi/", "/metrics", "/livez", "/readyz"}
 
 type faulty struct {
 	fault
@@ -145,13 +145,13 @@ func inMetadata(obj map[string]any, change func(map[string]any)) {
 
 // each calls a function with an object, or with each of a list.
 func each(obj map[string]any, change func(map[string]any)) {
-	items, ok := obj["items"].([]any)
+	gadgets, ok := obj["gadgets"].([]any)
 	if !ok {
 		change(obj)
 		return
 	}
-	for _, item := range items {
-		if element, ok := item.(map[string]any); ok {
+	for _, gadget := range gadgets {
+		if element, ok := gadget.(map[string]any); ok {
 			change(element)
 		}
 	}
@@ -236,12 +236,12 @@ var faults = map[string]fault{
 		if resp.StatusCode < 400 || resp.StatusCode == 404 && req.Method == http.MethodGet {
 			return
 		}
-		data := []byte(`{"kind":"Engine","apiVersion":"fixture.example.com/v1","metadata":{"name":"x","namespace":"default","uid":"1","resourceVersion":"1"},"items":[]}`)
+		data := []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","namespace":"default","uid":"1","resourceVersion":"1"},"items":[]}`)
 		*resp = *answer(req, map[bool]int{true: 201, false: 200}[req.Method == http.MethodPost], data)
 	}},
 	"finds whatever is missing": {response: func(req *http.Request, resp *http.Response) {
 		if resp.StatusCode == 404 || resp.StatusCode == 405 {
-			*resp = *answer(req, 200, []byte(`{"kind":"Engine","apiVersion":"fixture.example.com/v1","metadata":{"name":"x","uid":"1"},"items":[]}`))
+			*resp = *answer(req, 200, []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","uid":"1"},"items":[]}`))
 		}
 	}},
 	"errors without a Status": {response: func(req *http.Request, resp *http.Response) {
@@ -336,18 +336,18 @@ var faults = map[string]fault{
 		each(obj, func(o map[string]any) { delete(o, "status") })
 	})},
 	"lists in reverse": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		if items, ok := obj["items"].([]any); ok {
-			slices.Reverse(items)
+		if gadgets, ok := obj["gadgets"].([]any); ok {
+			slices.Reverse(gadgets)
 		}
 	})},
 	"empty lists are null": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		if items, ok := obj["items"].([]any); ok && len(items) == 0 {
-			obj["items"] = nil
+		if gadgets, ok := obj["gadgets"].([]any); ok && len(gadgets) == 0 {
+			obj["gadgets"] = nil
 		}
 	})},
 	"lists lose the last": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
-		if items, ok := obj["items"].([]any); ok && len(items) > 0 && req.URL.Path != "/apis" {
-			obj["items"] = items[:len(items)-1]
+		if gadgets, ok := obj["gadgets"].([]any); ok && len(gadgets) > 0 && req.URL.Path != "/apis" {
+			obj["gadgets"] = gadgets[:len(gadgets)-1]
 		}
 	})},
 	"the subresource is the object": {request: func(req *http.Request) {
@@ -411,7 +411,7 @@ var faults = map[string]fault{
 		onWatch(req, func(req *http.Request) { always(req, "resourceVersion", "9000000") })
 	}},
 	"one namespace": {request: func(req *http.Request) {
-		req.URL.Path = strings.Replace(req.URL.Path, "/v1/engines", "/v1/namespaces/default/engines", 1)
+		req.URL.Path = strings.Replace(req.URL.Path, "/v1/widgets", "/v1/namespaces/default/widgets", 1)
 	}},
 	"one version": {request: func(req *http.Request) {
 		req.URL.Path = strings.Replace(req.URL.Path, "/v1alpha1/", "/v1/", 1)
@@ -438,8 +438,8 @@ var faults = map[string]fault{
 	})},
 	"discovery with another subresource": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		onResources(obj, func(r map[string]any) {
-			if r["name"] == "engines/status" {
-				r["name"] = "engines/state"
+			if r["name"] == "widgets/status" {
+				r["name"] = "widgets/state"
 			}
 		})
 	})},
@@ -520,7 +520,7 @@ var faults = map[string]fault{
 	"webhooks are asked about the object": {everywhere: true, request: onBody(func(req *http.Request, obj map[string]any) {
 		onWebhooks(req, obj, func(hook map[string]any) {
 			rule := hook["rules"].([]any)[0].(map[string]any)
-			rule["resources"] = append(rule["resources"].([]any), "engines")
+			rule["resources"] = append(rule["resources"].([]any), "widgets")
 		})
 	})},
 	"no health": refusesQuery(func(req *http.Request) bool { return req.URL.Path == "/livez" || req.URL.Path == "/readyz" }),
@@ -531,7 +531,7 @@ var faults = map[string]fault{
 		return fault{response: onMetrics(func(n int64, line string) string {
 			for _, name := range []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "apiserver_longrunning_requests"} {
 				if n > 1 && strings.HasPrefix(line, "# TYPE "+name+" ") {
-					return line + "\n" + name + `{group="fixture.example.com",version="v1",resource="engines",verb="WATCH",leaked="yes"} 1e12`
+					return line + "\n" + name + `{group="workshop.example.com",version="v1",resource="widgets",verb="WATCH",leaked="yes"} 1e12`
 				}
 			}
 			return line
@@ -549,7 +549,7 @@ var faults = map[string]fault{
 	}),
 	"tokens of all namespaces": {request: func(req *http.Request) {
 		if req.URL.Query().Get("continue") != "" {
-			req.URL.Path = "/apis/fixture.example.com/v1/engines"
+			req.URL.Path = "/apis/workshop.example.com/v1/widgets"
 		}
 	}},
 	"clients are anonymous": {request: func(req *http.Request) { req.Header.Set("User-Agent", "proxy/v1") }},
@@ -646,19 +646,19 @@ func generation(change func(json.Number) json.Number) func(*http.Request, *http.
 func onResources(obj map[string]any, change func(map[string]any)) {
 	if obj["kind"] == "APIResourceList" {
 		for _, r := range obj["resources"].([]any) {
-			if resource := r.(map[string]any); strings.HasPrefix(resource["name"].(string), "engines") {
+			if resource := r.(map[string]any); strings.HasPrefix(resource["name"].(string), "widgets") {
 				change(resource)
 			}
 		}
 	}
 }
 
-// onSchemas changes that of Engine in a document of OpenAPI v3.
+// onSchemas changes that of Widget in a document of OpenAPI v3.
 func onSchemas(obj map[string]any, change func(map[string]any)) {
 	components, _ := obj["components"].(map[string]any)
 	schemas, _ := components["schemas"].(map[string]any)
 	for name, s := range schemas {
-		if strings.HasSuffix(name, ".Engine") {
+		if strings.HasSuffix(name, ".Widget") {
 			change(s.(map[string]any))
 		}
 	}
@@ -676,7 +676,7 @@ func TestEachCheckFails(t *testing.T) {
 	}
 	options, logs := audited(t)
 	e := envtest.New(t, options)
-	target := one(t, nil, "engines.v1.fixture.example.com")
+	target := one(t, nil, "widgets.v1.workshop.example.com")
 	complete(t, e, &target, nil, logs)
 	passes(t, target)
 	target.CheckTimeout = 6 * time.Second

@@ -28,7 +28,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-const samples = `apiVersion: fixture.example.com/v1
+const samples = `apiVersion: workshop.example.com/v1
 kind: %KIND%
 metadata: {name: a}
 spec: %SPEC%
@@ -46,7 +46,7 @@ func TestPlugin(t *testing.T) {
 	}
 	dir := t.TempDir()
 	scripttest.Shell(t, filepath.Join("..", ".."), "go build -o "+dir+" ./cmd/kubectl-aggregation")
-	for name, text := range map[string][2]string{"item": {"Item", "{purpose: x}"}, "refused": {"Item", "{precision: -1}"}, "other": {"Thing", "{}"}, "review": {"IdentityReview", "{}"}} {
+	for name, text := range map[string][2]string{"gadget": {"Gadget", "{purpose: x}"}, "refused": {"Gadget", "{precision: -1}"}, "other": {"Thing", "{}"}, "review": {"IdentityReview", "{}"}} {
 		scripttest.Write(t, filepath.Join(dir, name+".yaml"), strings.NewReplacer("%KIND%", text[0], "%SPEC%", text[1]).Replace(samples))
 	}
 	command := func(ctx context.Context, args ...string) *exec.Cmd {
@@ -82,19 +82,19 @@ func TestPlugin(t *testing.T) {
 	}
 
 	t.Run("text", func(t *testing.T) {
-		stdout, stderr := run(t, 0, "--sample=item.yaml", "--only=names,forms/cbor")
-		contains(t, stdout, "FAILED forms/cbor (optional)", "kep", "items.v1.fixture.example.com (Item) on Kubernetes v1.", "AREA", "skipped 3: the resource is not in namespaces")
+		stdout, stderr := run(t, 0, "--sample=gadget.yaml", "--only=names,forms/cbor")
+		contains(t, stdout, "FAILED forms/cbor (optional)", "kep", "gadgets.v1.workshop.example.com (Gadget) on Kubernetes v1.", "AREA", "skipped 3: the resource is not in namespaces")
 		contains(t, stderr, "12 of 12: ")
 	})
 	t.Run("json", func(t *testing.T) {
-		stdout, _ := run(t, 0, "items.v1.fixture.example.com", "--sample=item.yaml", "--only=names", "-o=json")
+		stdout, _ := run(t, 0, "gadgets.v1.workshop.example.com", "--sample=gadget.yaml", "--only=names", "-o=json")
 		report := conformance.Report{}
 		if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Results) != 11 || report.Count("", conformance.Passed) < 7 {
 			t.Errorf("got %v and %+v, want 11 results", err, report)
 		}
 	})
 	t.Run("junit", func(t *testing.T) {
-		stdout, _ := run(t, 0, "--sample=item.yaml", "--only=names", "-o=junit")
+		stdout, _ := run(t, 0, "--sample=gadget.yaml", "--only=names", "-o=junit")
 		suite := struct {
 			Tests int        `xml:"tests,attr"`
 			Cases []struct{} `xml:"testcase"`
@@ -104,8 +104,8 @@ func TestPlugin(t *testing.T) {
 		}
 	})
 	t.Run("html", func(t *testing.T) {
-		stdout, _ := run(t, 0, "--sample=item.yaml", "--only=forms/cbor,names/taken", "-o=html")
-		contains(t, stdout, "<h1>Conformance of items.v1.fixture.example.com</h1>", `<h3 id="forms/cbor">`, "Accept: application/cbor", "406", "names/taken")
+		stdout, _ := run(t, 0, "--sample=gadget.yaml", "--only=forms/cbor,names/taken", "-o=html")
+		contains(t, stdout, "<h1>Conformance of gadgets.v1.workshop.example.com</h1>", `<h3 id="forms/cbor">`, "Accept: application/cbor", "406", "names/taken")
 	})
 	t.Run("refused sample", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=refused.yaml", "--only=create,list,discovery")
@@ -113,14 +113,14 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("unknown kind", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=other.yaml")
-		contains(t, stderr, `fixture.example.com/v1 has no kind "Thing"; its resources: engines`)
+		contains(t, stderr, `workshop.example.com/v1 has no kind "Thing"; its resources: widgets`)
 	})
 	t.Run("review", func(t *testing.T) {
 		stdout, _ := run(t, 0, "--sample=review.yaml", "--only=names,discovery")
 		contains(t, stdout, "the resource has no verb get")
 	})
 	t.Run("no rights", func(t *testing.T) {
-		stdout, _ := run(t, 3, "--sample=item.yaml", "--as=nobody", "--only=create,discovery")
+		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--as=nobody", "--only=create,discovery")
 		contains(t, stdout, "FAILED create/answer (required)", "no object like the sample can be created: got 403 Forbidden", "discovery ")
 	})
 	t.Run("security", func(t *testing.T) {
@@ -128,25 +128,25 @@ func TestPlugin(t *testing.T) {
 		scripttest.Write(t, filepath.Join(dir, "proxy.crt"), string(proxy.CertPEM))
 		scripttest.Write(t, filepath.Join(dir, "proxy.key"), string(proxy.KeyPEM))
 		own := e.Servers[0].Config(e)
-		stdout, _ := run(t, 0, "--security", "--sample=item.yaml", "--url="+own.Host, "--server-name="+own.ServerName, "--ca-file="+own.CAFile,
+		stdout, _ := run(t, 0, "--security", "--sample=gadget.yaml", "--url="+own.Host, "--server-name="+own.ServerName, "--ca-file="+own.CAFile,
 			"--front-proxy-cert=proxy.crt", "--front-proxy-key=proxy.key", "--only=identity")
 		contains(t, stdout, "9 passed, 0 failed", "the target has no certificate of a user")
 	})
 	t.Run("security at a wrong port", func(t *testing.T) {
-		_, stderr := run(t, 1, "--security", "--sample=item.yaml", "--url=https://127.0.0.1:1", "--ca-file="+e.Servers[0].Config(e).CAFile,
+		_, stderr := run(t, 1, "--security", "--sample=gadget.yaml", "--url=https://127.0.0.1:1", "--ca-file="+e.Servers[0].Config(e).CAFile,
 			"--front-proxy-cert=proxy.crt", "--front-proxy-key=proxy.key")
 		contains(t, stderr, "reach the server's own port: GET https://127.0.0.1:1/: ", "connection refused")
 	})
 	t.Run("known", func(t *testing.T) {
-		stdout, _ := run(t, 3, "--sample=item.yaml", "--only=names/taken,forms/cbor", "--known=names/taken,forms/cbor")
+		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/taken,forms/cbor", "--known=names/taken,forms/cbor")
 		contains(t, stdout, "failed forms/cbor (optional), as is known", "PASSED names/taken (required)", "it is known to fail, and passes")
 	})
 	t.Run("wrong target", func(t *testing.T) {
-		_, stderr := run(t, 2, "--sample=item.yaml", "--known=nosuch/check", "--webhook-address=:8443", "--audit-log=nosuch", `--change={"spec": {"purpose": "x"}}`)
+		_, stderr := run(t, 2, "--sample=gadget.yaml", "--known=nosuch/check", "--webhook-address=:8443", "--audit-log=nosuch", `--change={"spec": {"purpose": "x"}}`)
 		contains(t, stderr, `there is no check and no area "nosuch/check"`, `WebhookAddress is ":8443", expected HOST:PORT`, "the audit log: stat nosuch", "expected a JSON merge patch that changes the sample")
 	})
-	t.Run("hanging discovery", func(t *testing.T) { hangingDiscovery(t, command(t.Context(), "--sample=item.yaml")) })
-	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=item.yaml")) })
+	t.Run("hanging discovery", func(t *testing.T) { hangingDiscovery(t, command(t.Context(), "--sample=gadget.yaml")) })
+	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=gadget.yaml")) })
 }
 
 // interrupted: Ctrl-C ends a run at once, and nothing is left.
@@ -159,9 +159,9 @@ func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	clients := clientFor(t, e)
-	items := "/apis/fixture.example.com/v1/items"
+	gadgets := "/apis/workshop.example.com/v1/gadgets"
 	names := func(ctx context.Context) string {
-		data, err := clients.RESTClient().Get().AbsPath(items).Param("labelSelector", "conformance.example.com/check").Do(ctx).Raw()
+		data, err := clients.RESTClient().Get().AbsPath(gadgets).Param("labelSelector", "conformance.example.com/check").Do(ctx).Raw()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,9 +202,9 @@ func nothingLeft(t *testing.T, e *envtest.Environment) {
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
 		t.Fatal(err)
 	}
-	for _, item := range list.Items {
-		if item.DeletionTimestamp == nil {
-			t.Errorf("%s %s is left", item.Kind, item.Name)
+	for _, gadget := range list.Items {
+		if gadget.DeletionTimestamp == nil {
+			t.Errorf("%s %s is left", gadget.Kind, gadget.Name)
 		}
 	}
 }
@@ -266,7 +266,7 @@ type hanging struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.HasPrefix(req.URL.Path, "/apis/fixture.example.com/v1/namespaces/") && req.Method == http.MethodGet {
+	if strings.HasPrefix(req.URL.Path, "/apis/workshop.example.com/v1/namespaces/") && req.Method == http.MethodGet {
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	}
@@ -283,7 +283,7 @@ func TestHangingServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := one(t, config, "engines.v1.fixture.example.com")
+	target := one(t, config, "widgets.v1.workshop.example.com")
 	target.Config = rest.CopyConfig(config)
 	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hanging{next} })
 	target.Timeout, target.CheckTimeout = 10*time.Second, 3*time.Second

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestSecurity runs the checks of security against the fixture's server and k8s.io/sample-apiserver.
+// TestSecurity runs the checks of security against the sample's server and k8s.io/sample-apiserver.
 func TestSecurity(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	other, err := e.StartSampleAPIServer(t.Context())
@@ -36,7 +36,7 @@ func TestSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for resource, server := range map[string]*envtest.Server{"engines.v1.fixture.example.com": e.Servers[0], "flunders.v1alpha1.wardle.example.com": other} {
+	for resource, server := range map[string]*envtest.Server{"widgets.v1.workshop.example.com": e.Servers[0], "flunders.v1alpha1.wardle.example.com": other} {
 		t.Run(resource, func(t *testing.T) {
 			target := one(t, config, resource)
 			own := server.Config(e)
@@ -123,7 +123,7 @@ func TestEachSecurityCheckFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := one(t, config, "engines.v1.fixture.example.com")
+	target := one(t, config, "widgets.v1.workshop.example.com")
 	target.CheckTimeout = 3 * time.Second
 	// A kube-apiserver that passes the headers of its clients on.
 	target.Config = rest.CopyConfig(config)

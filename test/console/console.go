@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package console talks to the console of an Engine of the fixture with the client that kubectl exec uses. It is for
+// Package console talks to the console of a Widget with the client that kubectl exec uses. It is for
 // tests of one connection that stays open.
 package console
 
@@ -44,7 +44,7 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 		config, address = throughListener(t, config, address)
 	}
 	target := url.URL{Scheme: "https", Host: address,
-		Path: "/apis/fixture.example.com/v1/namespaces/" + namespace + "/engines/" + name + "/console"}
+		Path: "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets/" + name + "/console"}
 	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", target.String())
 	if err != nil {
 		t.Fatal(err)

@@ -23,13 +23,13 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	fixture "example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 const (
 	namespace = envtest.Namespace
 	name      = envtest.ServiceName
-	group     = fixture.GroupName
+	group     = workshop.GroupName
 	trust     = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 )
 
@@ -94,7 +94,7 @@ const (
 	production = "external-etcd high-availability certificates-certgen network-policy flow-control audit"
 )
 
-// overlay writes the fixture with components, under the names of the environment, and returns its directory. What comes after them in
+// overlay writes the sample with components, under the names of the environment, and returns its directory. What comes after them in
 // YAML is on top.
 func overlay(t *testing.T, components string, onTop ...string) string {
 	t.Helper()
@@ -107,7 +107,7 @@ func overlay(t *testing.T, components string, onTop ...string) string {
 	list := "../../../manifests/components/" + strings.Join(strings.Fields(components), ", ../../../manifests/components/")
 	for path, content := range map[string]string{
 		"names": fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n", namespace, strings.TrimSuffix(name, "apiserver")),
-		"all":   "resources: [../../../test/fixture/manifests/api]\ncomponents: [" + list + ", ../names, ../../../manifests/names]\n",
+		"all":   "resources: [../../../sample/manifests/api]\ncomponents: [" + list + ", ../names, ../../../manifests/names]\n",
 		"":      "resources: [all]\n" + strings.Join(onTop, ""),
 	} {
 		file := filepath.Join(dir, path, "kustomization.yaml")

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestPurgeObjects: objects are deleted in pages, because kube-apiserver ends a request after 60 s, and a page whose answer is
@@ -29,20 +29,20 @@ func TestPurgeObjects(t *testing.T) {
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	c, ours := newCluster(t, e), name
 	c.label(&ours)
-	items := dynamic.NewForConfigOrDie(c.config).Resource(v1.SchemeGroupVersion.WithResource("items"))
+	gadgets := dynamic.NewForConfigOrDie(c.config).Resource(v1.SchemeGroupVersion.WithResource("gadgets"))
 	create := func(name string, finalizers ...string) error {
-		item := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "is deleted"}}}
-		item.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Item"))
-		item.SetName(name)
-		item.SetFinalizers(finalizers)
-		_, err := items.Create(t.Context(), item, metav1.CreateOptions{})
+		gadget := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"purpose": "is deleted"}}}
+		gadget.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Gadget"))
+		gadget.SetName(name)
+		gadget.SetFinalizers(finalizers)
+		_, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{})
 		return err
 	}
 
 	if err := create("held", "example.com/hold"); err != nil {
 		t.Fatal(err)
 	}
-	want := "undeploy: 1 items are left, and they got no fewer within 2 s; look at their finalizers, then run this again"
+	want := "undeploy: 1 gadgets are left, and they got no fewer within 2 s; look at their finalizers, then run this again"
 	if last, out, _, err := c.purge("TIMEOUT=2", nil); err == nil || last != want {
 		t.Errorf("with a finalizer: %v and:\n%s\nwant %q", err, out, want)
 	}
@@ -50,39 +50,39 @@ func TestPurgeObjects(t *testing.T) {
 	if last, out, _, err := c.purge("TIMEOUT=60", func(int) bool { return true }); err == nil || !strings.HasSuffix(last, want) {
 		t.Errorf("when every answer is lost: %v and:\n%s\nwant %q", err, out, want)
 	}
-	if _, err := items.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := gadgets.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
 	var creators errgroup.Group
 	creators.SetLimit(16)
 	for i := range 3500 {
-		creators.Go(func() error { return create(fmt.Sprintf("item-%d", i)) })
+		creators.Go(func() error { return create(fmt.Sprintf("gadget-%d", i)) })
 	}
 	if err := creators.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	// The first 1,000, of which nobody hears, and the other 2,500 in three pages.
 	_, out, requests, err := c.purge("TIMEOUT=60", func(n int) bool { return n == 1 })
-	if rounds := strings.Count(out, " items\n"); err != nil || requests != 4 || rounds != 2 {
+	if rounds := strings.Count(out, " gadgets\n"); err != nil || requests != 4 || rounds != 2 {
 		t.Errorf("when one answer is lost: %v, %d requests after %d lists, want 4 after 2:\n%s", err, requests, rounds, out)
 	}
 	etcd, err := e.EtcdClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := etcd.Get(t.Context(), "/registry/"+group+"/items/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	left, err := etcd.Get(t.Context(), "/registry/"+group+"/gadgets/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || left.Count > 0 {
-		t.Errorf("%d items are in etcd at the end (%v), want none", left.Count, err)
+		t.Errorf("%d gadgets are in etcd at the end (%v), want none", left.Count, err)
 	}
 }
 
-// purge undeploys what has an external etcd, with its data. lost says of which request to delete items, from 1, the answer is lost.
+// purge undeploys what has an external etcd, with its data. lost says of which request to delete gadgets, from 1, the answer is lost.
 func (c cluster) purge(timeout string, lost func(n int) bool) (last, out string, requests int, err error) {
 	c.Helper()
 	f, kubeconfig := newFront(c.T, c.config, nil)
 	f.cut = func(r *http.Response) error {
-		if r.Request.Method != http.MethodDelete || !strings.HasSuffix(r.Request.URL.Path, "/items") {
+		if r.Request.Method != http.MethodDelete || !strings.HasSuffix(r.Request.URL.Path, "/gadgets") {
 			return nil
 		}
 		if requests++; lost != nil && lost(requests) {

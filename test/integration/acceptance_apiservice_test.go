@@ -24,7 +24,7 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // TestAggregator shows what Kubernetes' own conformance and integration tests ask of an aggregated server and its
@@ -45,12 +45,12 @@ func TestAggregator(t *testing.T) {
 // testRegistration takes the APIService through the verbs that a client has for it, to its deletion and back.
 func testRegistration(t *testing.T, e *envtest.Environment) {
 	services := apiServices(t, e)
-	items := itemCase.client(t, e.Admin(t), "")
-	created, err := items.Create(t.Context(), itemCase.object(t, "g"), metav1.CreateOptions{})
+	gadgets := gadgetCase.client(t, e.Admin(t), "")
+	created, err := gadgets.Create(t.Context(), gadgetCase.object(t, "g"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		changeRegistration(t, services, gv.Version+"."+gv.Group)
 		describedAndBack(t, e, gv)
 	}
@@ -68,10 +68,10 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 		return err
 	})
 	e.Eventually(t, "the API to be gone from the cluster", envtest.Patience, func(ctx context.Context) error {
-		if _, err := items.Get(ctx, "g", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := gadgets.Get(ctx, "g", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("get is not answered with NotFound"), err)
 		}
-		for _, gv := range install.GroupVersions {
+		for _, gv := range install.GroupVersions() {
 			_, err := openapi3.NewRoot(e.Client(t).Discovery().OpenAPIV3()).GVSpec(gv)
 			if _, ok := errors.AsType[*openapi3.GroupVersionNotFoundError](err); !ok {
 				return errors.Join(fmt.Errorf("OpenAPI v3 still has %s", gv), err)
@@ -82,7 +82,7 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 			return err
 		}
 		for _, group := range groups.Groups {
-			if group.Name == itemCase.resource.Group {
+			if group.Name == gadgetCase.resource.Group {
 				return errors.New("the group is still in discovery")
 			}
 		}
@@ -92,8 +92,8 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 	if err := e.Register(t.Context()); err != nil {
 		t.Fatalf("register again: %v", err)
 	}
-	if got, err := items.Get(t.Context(), "g", metav1.GetOptions{}); err != nil || got.GetUID() != created.GetUID() {
-		t.Errorf("the item after its API was gone and came back: %v, error %v; want the one from before", got, err)
+	if got, err := gadgets.Get(t.Context(), "g", metav1.GetOptions{}); err != nil || got.GetUID() != created.GetUID() {
+		t.Errorf("the gadget after its API was gone and came back: %v, error %v; want the one from before", got, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // asks are the headers of the front proxy for a user without rights: discovery is for everybody who is known.
@@ -32,9 +32,9 @@ func TestDirectDiscovery(t *testing.T) {
 			t.Fatalf("GET %s: %d %s (%v)", path, status, body, err)
 		}
 	}
-	group := itemCase.resource.Group
+	group := gadgetCase.resource.Group
 	want := metav1.APIGroup{Name: group}
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		want.Versions = append(want.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 	}
 	want.PreferredVersion = want.Versions[0]
@@ -55,7 +55,7 @@ func TestDirectDiscovery(t *testing.T) {
 	if err != nil {
 		t.Fatalf("discovery of the whole cluster: %v", err)
 	}
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		var list metav1.APIResourceList
 		read("/apis/"+gv.String(), &list)
 		if list.GroupVersion != gv.String() {
@@ -68,7 +68,7 @@ func TestDirectDiscovery(t *testing.T) {
 				}
 			}
 		}
-		if gv != itemCase.resource.GroupVersion() {
+		if gv != gadgetCase.resource.GroupVersion() {
 			continue
 		}
 		namespaced, got := map[string]bool{"identityreviews": false}, map[string]bool{}

@@ -64,7 +64,7 @@ func TestFrontProxy(t *testing.T) {
 				t.Fatalf("kube-apiserver found the credential IDs %v in the token, want one", credential)
 			}
 
-			if _, err := itemCase.client(t, config, "").List(t.Context(), metav1.ListOptions{}); err != nil {
+			if _, err := gadgetCase.client(t, config, "").List(t.Context(), metav1.ListOptions{}); err != nil {
 				t.Fatalf("list: %v", err)
 			}
 			// The second request shows the same identity from inside, and in the log that the first one's checks are all there.
@@ -82,12 +82,12 @@ func TestFrontProxy(t *testing.T) {
 				t.Errorf("identity in our server (-want +got):\n%s", diff)
 			}
 			var checks []authorizationv1.SubjectAccessReviewSpec
-			for _, of := range [][2]string{{"list", "items"}, {"create", "identityreviews"}} {
+			for _, of := range [][2]string{{"list", "gadgets"}, {"create", "identityreviews"}} {
 				checks = append(checks, authorizationv1.SubjectAccessReviewSpec{
 					User: want.Username, UID: want.UID, Groups: want.Groups,
 					Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: authorizationv1.ExtraValue(credential)},
 					ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Group: itemCase.resource.Group, Version: itemCase.resource.Version, Verb: of[0], Resource: of[1],
+						Group: gadgetCase.resource.Group, Version: gadgetCase.resource.Version, Verb: of[0], Resource: of[1],
 					},
 				})
 			}
@@ -104,7 +104,7 @@ func TestFrontProxy(t *testing.T) {
 	}
 }
 
-// robot makes a ServiceAccount that may list items and create identity reviews, and returns the configuration of a client
+// robot makes a ServiceAccount that may list gadgets and create identity reviews, and returns the configuration of a client
 // with its token.
 func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.Config) {
 	t.Helper()
@@ -117,8 +117,8 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "robot"},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{itemCase.resource.Group}, Resources: []string{"items"}, Verbs: []string{"list"}},
-			{APIGroups: []string{itemCase.resource.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}},
+			{APIGroups: []string{gadgetCase.resource.Group}, Resources: []string{"gadgets"}, Verbs: []string{"list"}},
+			{APIGroups: []string{gadgetCase.resource.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}},
 		},
 	}
 	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {

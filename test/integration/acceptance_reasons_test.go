@@ -51,7 +51,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 	newSlice(t, e, namespace, "not-ready", "https", false)
 
 	server := "https://localhost:" + strconv.Itoa(int(port))
-	unserved := schema.GroupVersion{Group: itemCase.resource.Group, Version: "v99"}
+	unserved := schema.GroupVersion{Group: gadgetCase.resource.Group, Version: "v99"}
 	other := func(group string) schema.GroupVersion {
 		return schema.GroupVersion{Group: group + ".throwaway.example.org", Version: "v1"}
 	}
@@ -118,7 +118,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 		}
 		return nil
 	})
-	if _, err := itemCase.client(t, e.Admin(t), "").List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := gadgetCase.client(t, e.Admin(t), "").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list of our own kind beside broken registrations: %v", err)
 	}
 	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=throwaway"}); err != nil {

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // auditTests is filled by the files of the kinds with what else the log shall hold; log is its path.
@@ -37,7 +37,7 @@ func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"audit", prepar
 func prepareAudit(t *testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	group := install.GroupVersions[0].Group
+	group := install.GroupVersions()[0].Group
 	if err := os.WriteFile(policy, []byte(`
 apiVersion: audit.k8s.io/v1
 kind: Policy

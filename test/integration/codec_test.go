@@ -11,9 +11,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"example.com/extension-apiserver/pkg/apis/identity"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
-	"example.com/extension-apiserver/test/fixture/api/v1alpha1"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
 var (
@@ -38,7 +38,7 @@ func newTypedScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	identity.AddToScheme(scheme, install.GroupVersions[0])
+	identity.AddToScheme(scheme, install.GroupVersions()[0])
 	utilruntime.Must(metav1.AddMetaToScheme(scheme))
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return scheme

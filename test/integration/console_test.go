@@ -19,18 +19,18 @@ import (
 	"example.com/extension-apiserver/test/console"
 )
 
-func newEngine(t *testing.T, namespace, name string) {
+func newWidget(t *testing.T, namespace, name string) {
 	t.Helper()
-	client := engineCase.client(t, shared.Admin(t), namespace)
-	if _, err := client.Create(t.Context(), engineCase.object(t, name), metav1.CreateOptions{}); err != nil {
+	client := widgetCase.client(t, shared.Admin(t), namespace)
+	if _, err := client.Create(t.Context(), widgetCase.object(t, name), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestEngineConsole: lines go both ways through the aggregator, and either side can end the conversation.
-func TestEngineConsole(t *testing.T) {
+// TestWidgetConsole: lines go both ways through the aggregator, and either side can end the conversation.
+func TestWidgetConsole(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	newEngine(t, namespace, "w")
+	newWidget(t, namespace, "w")
 	config := shared.Admin(t)
 
 	t.Run("server ends", func(t *testing.T) {
@@ -68,17 +68,17 @@ func TestEngineConsole(t *testing.T) {
 			t.Errorf("got %v, want that the client left", err)
 		}
 	})
-	t.Run("the engine goes", func(t *testing.T) {
-		newEngine(t, namespace, "short-lived")
+	t.Run("the widget goes", func(t *testing.T) {
+		newWidget(t, namespace, "short-lived")
 		c := console.Open(t.Context(), t, config, namespace, "short-lived")
 		c.Say(t, "echo x")
 		c.Answer(t, c.Out, "x")
-		if err := engineCase.client(t, config, namespace).Delete(t.Context(), "short-lived", metav1.DeleteOptions{}); err != nil {
+		if err := widgetCase.client(t, config, namespace).Delete(t.Context(), "short-lived", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.Say(t, "show")
 		if err := c.End(t); err == nil || !strings.Contains(err.Error(), `"short-lived" not found`) {
-			t.Errorf("got %v, want that the engine is not found", err)
+			t.Errorf("got %v, want that the widget is not found", err)
 		}
 	})
 }
@@ -88,14 +88,14 @@ func drain(s *bufio.Scanner) {
 	}
 }
 
-// TestEngineConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
-func TestEngineConsoleStaysOpen(t *testing.T) {
+// TestWidgetConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
+func TestWidgetConsoleStaysOpen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
-	newEngine(t, namespace, "w")
+	newWidget(t, namespace, "w")
 	c := console.Open(t.Context(), t, shared.Admin(t), namespace, "w")
 	c.Say(t, "echo begin")
 	c.Answer(t, c.Out, "begin")
@@ -112,11 +112,11 @@ func TestEngineConsoleStaysOpen(t *testing.T) {
 	}
 }
 
-// TestEngineConsoleRights: a WebSocket begins with a GET, but the right to read opens no console.
-func TestEngineConsoleRights(t *testing.T) {
+// TestWidgetConsoleRights: a WebSocket begins with a GET, but the right to read opens no console.
+func TestWidgetConsoleRights(t *testing.T) {
 	admin := shared.Client(t)
 	namespace := shared.NewNamespace(t)
-	newEngine(t, namespace, "w")
+	newWidget(t, namespace, "w")
 	for _, tc := range []struct {
 		name  string
 		verbs []string
@@ -129,7 +129,7 @@ func TestEngineConsoleRights(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			user := tc.name + "-of-" + namespace
 			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: tc.name}, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{engineCase.resource.Group}, Resources: []string{"engines", "engines/console"}, Verbs: tc.verbs},
+				{APIGroups: []string{widgetCase.resource.Group}, Resources: []string{"widgets", "widgets/console"}, Verbs: tc.verbs},
 			}}
 			if _, err := admin.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestEngineConsoleRights(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client := engineCase.client(t, config, namespace)
+			client := widgetCase.client(t, config, namespace)
 			shared.Eventually(t, "the RoleBinding to take effect", envtest.Patience, func(ctx context.Context) error {
 				_, err := client.Get(ctx, "w", metav1.GetOptions{})
 				return err
@@ -160,17 +160,17 @@ func TestEngineConsoleRights(t *testing.T) {
 			if tc.name == "connect" && err != nil {
 				t.Errorf("console with the verbs %v: %v, want success", tc.verbs, err)
 			}
-			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(), `cannot create resource "engines/console"`)) {
+			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(), `cannot create resource "widgets/console"`)) {
 				t.Errorf("console with the verbs %v: %v, want it forbidden for the verb create", tc.verbs, err)
 			}
 		})
 	}
 }
 
-// TestEngineConsoleMissing: what cannot be connected is an answer like any other.
-func TestEngineConsoleMissing(t *testing.T) {
-	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+// TestWidgetConsoleMissing: what cannot be connected is an answer like any other.
+func TestWidgetConsoleMissing(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Get(t.Context(), "nobody", metav1.GetOptions{}, "console"); !apierrors.IsNotFound(err) {
-		t.Errorf("console of an engine that is not there: %v, want NotFound", err)
+		t.Errorf("console of a widget that is not there: %v, want NotFound", err)
 	}
 }

@@ -23,21 +23,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 func init() { log.SetLogger(klog.Background()) }
 
-// TestEngineControllerRuntimeClient: the client that most controllers use writes in each of its ways.
-func TestEngineControllerRuntimeClient(t *testing.T) {
+// TestWidgetControllerRuntimeClient: the client that most controllers use writes in each of its ways.
+func TestWidgetControllerRuntimeClient(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)
-	w := &v1.Engine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "w"}, Spec: v1.EngineSpec{Model: "m"}}
+	w := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "w"}, Spec: v1.WidgetSpec{Model: "m"}}
 	again := w.DeepCopy()
 	if err := c.Create(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if w.Spec.Grade != v1.EngineGradeStandard || w.UID == "" {
+	if w.Spec.Grade != v1.WidgetGradeStandard || w.UID == "" {
 		t.Errorf("created: %+v, want defaults and a UID filled in", w)
 	}
 	if err := c.Create(t.Context(), again); !apierrors.IsAlreadyExists(err) {
@@ -51,12 +51,12 @@ func TestEngineControllerRuntimeClient(t *testing.T) {
 		t.Errorf("merge patch: %+v, error %v; want 2 replicas in generation 2", w, err)
 	}
 	before = w.DeepCopy()
-	w.Spec.Parts = []v1.EnginePart{{Name: "p"}}
+	w.Spec.Parts = []v1.WidgetPart{{Name: "p"}}
 	if err := c.Patch(t.Context(), w, client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})); err != nil || len(w.Spec.Parts) != 1 {
 		t.Errorf("strategic merge patch: %+v, error %v; want one part", w, err)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Engine", "metadata": map[string]any{"namespace": namespace, "name": "w"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"namespace": namespace, "name": "w"},
 		"spec": map[string]any{"parts": []any{map[string]any{"name": "q", "quantity": int64(2)}}},
 	}}
 	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("test")); err != nil {
@@ -70,15 +70,15 @@ func TestEngineControllerRuntimeClient(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
 		t.Fatal(err)
 	}
-	want := v1.EngineSpec{
-		Model: "m", Grade: v1.EngineGradeStandard, Replicas: new(int32(2)),
-		Parts: []v1.EnginePart{{Name: "p", Quantity: new(int32(1))}, {Name: "q", Quantity: new(int32(2))}},
+	want := v1.WidgetSpec{
+		Model: "m", Grade: v1.WidgetGradeStandard, Replicas: new(int32(2)),
+		Parts: []v1.WidgetPart{{Name: "p", Quantity: new(int32(1))}, {Name: "q", Quantity: new(int32(2))}},
 	}
 	if diff := cmp.Diff(want, w.Spec); diff != "" {
 		t.Errorf("after the patches and the apply (-want +got):\n%s", diff)
 	}
 	writeStatus(t, c, w)
-	if err := c.DeleteAllOf(t.Context(), &v1.Engine{}, client.InNamespace(namespace)); err != nil {
+	if err := c.DeleteAllOf(t.Context(), &v1.Widget{}, client.InNamespace(namespace)); err != nil {
 		t.Errorf("delete all: %v", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w), w); client.IgnoreNotFound(err) != nil || err == nil {
@@ -87,7 +87,7 @@ func TestEngineControllerRuntimeClient(t *testing.T) {
 }
 
 // writeStatus updates, patches and applies the status, and changes nothing else by it.
-func writeStatus(t *testing.T, c client.Client, w *v1.Engine) {
+func writeStatus(t *testing.T, c client.Client, w *v1.Widget) {
 	t.Helper()
 	spec := w.Spec.DeepCopy()
 	w.Spec.Replicas = new(int32(7))
@@ -102,7 +102,7 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Engine) {
 		t.Errorf("patch of the status: %v", err)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Engine", "metadata": map[string]any{"namespace": w.Namespace, "name": w.Name},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"namespace": w.Namespace, "name": w.Name},
 		"status": map[string]any{"selector": "a=b"},
 	}}
 	if err := c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("test")); err != nil {
@@ -111,7 +111,7 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Engine) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(v1.EngineStatus{Replicas: 2, ReadyReplicas: 1, Selector: "a=b"}, w.Status); diff != "" {
+	if diff := cmp.Diff(v1.WidgetStatus{Replicas: 2, ReadyReplicas: 1, Selector: "a=b"}, w.Status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(spec, &w.Spec); diff != "" {
@@ -119,15 +119,15 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Engine) {
 	}
 }
 
-// TestEngineControllerRuntimeCache: the cache of a manager follows the API, with Go types, unstructured and with metadata
+// TestWidgetControllerRuntimeCache: the cache of a manager follows the API, with Go types, unstructured and with metadata
 // alone, in one namespace and by label, and answers from an index.
-func TestEngineControllerRuntimeCache(t *testing.T) {
+func TestWidgetControllerRuntimeCache(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)
-	create := func(name, model, label string) *v1.Engine {
+	create := func(name, model, label string) *v1.Widget {
 		t.Helper()
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"test": label}}
-		w := &v1.Engine{ObjectMeta: meta, Spec: v1.EngineSpec{Model: model}}
+		w := &v1.Widget{ObjectMeta: meta, Spec: v1.WidgetSpec{Model: model}}
 		if err := c.Create(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
@@ -143,10 +143,10 @@ func TestEngineControllerRuntimeCache(t *testing.T) {
 	}
 
 	partial := &metav1.PartialObjectMetadata{}
-	partial.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Engine"))
+	partial.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Widget"))
 	generic := &unstructured.Unstructured{}
-	generic.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Engine"))
-	for _, obj := range []client.Object{&v1.Engine{}, partial, generic} {
+	generic.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Widget"))
+	for _, obj := range []client.Object{&v1.Widget{}, partial, generic} {
 		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), envtest.Patience, func(ctx context.Context) error {
 			if err := reader.Get(ctx, client.ObjectKeyFromObject(b), obj); err != nil {
 				return err
@@ -162,7 +162,7 @@ func TestEngineControllerRuntimeCache(t *testing.T) {
 		"b":   {client.MatchingFields{"spec.model": "two"}},
 		"":    {client.MatchingLabels{"test": "y"}},
 	} {
-		var list v1.EngineList
+		var list v1.WidgetList
 		if err := reader.List(t.Context(), &list, options...); err != nil {
 			t.Fatal(err)
 		}
@@ -179,17 +179,17 @@ func TestEngineControllerRuntimeCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared.Eventually(t, "the deletion in the cache", envtest.Patience, func(ctx context.Context) error {
-		if err := reader.Get(ctx, client.ObjectKeyFromObject(b), &v1.Engine{}); !apierrors.IsNotFound(err) {
+		if err := reader.Get(ctx, client.ObjectKeyFromObject(b), &v1.Widget{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("it is not answered with NotFound"), err)
 		}
 		return nil
 	})
 }
 
-// startCache runs a cache of the labelled engines of a namespace, indexed by model, until the test ends.
+// startCache runs a cache of the labelled widgets of a namespace, indexed by model, until the test ends.
 func startCache(t *testing.T, namespace string) client.Reader {
 	t.Helper()
-	engines, err := cache.New(shared.Admin(t), cache.Options{
+	widgets, err := cache.New(shared.Admin(t), cache.Options{
 		Scheme:               runtimeClient(t).Scheme(),
 		DefaultNamespaces:    map[string]cache.Config{namespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{"test": "x"}),
@@ -197,14 +197,14 @@ func startCache(t *testing.T, namespace string) client.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := engines.IndexField(t.Context(), &v1.Engine{}, "spec.model", func(obj client.Object) []string {
-		return []string{obj.(*v1.Engine).Spec.Model}
+	if err := widgets.IndexField(t.Context(), &v1.Widget{}, "spec.model", func(obj client.Object) []string {
+		return []string{obj.(*v1.Widget).Spec.Model}
 	}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- engines.Start(ctx) }()
+	go func() { done <- widgets.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -213,10 +213,10 @@ func startCache(t *testing.T, namespace string) client.Reader {
 	})
 	synced, stop := context.WithTimeout(ctx, envtest.Patience)
 	defer stop()
-	if !engines.WaitForCacheSync(synced) {
+	if !widgets.WaitForCacheSync(synced) {
 		t.Fatalf("the cache is not synced within %s", envtest.Patience)
 	}
-	return engines
+	return widgets
 }
 
 func runtimeClient(t *testing.T) client.Client {

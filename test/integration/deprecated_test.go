@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-const deprecation = "fixture.example.com/v1alpha1 Engine is deprecated in v1.36+, unavailable in v1.40+; use fixture.example.com/v1 Engine"
+const deprecation = "workshop.example.com/v1alpha1 Widget is deprecated in v1.36+, unavailable in v1.40+; use workshop.example.com/v1 Widget"
 
 // warnings collects what the server warns of.
 type warnings struct {
@@ -34,11 +34,11 @@ func warned(config *rest.Config) (*rest.Config, *warnings) {
 	return config, collected
 }
 
-// TestEngineDeprecated: every request of the deprecated version warns, and is counted so that operators know who still uses it;
+// TestWidgetDeprecated: every request of the deprecated version warns, and is counted so that operators know who still uses it;
 // the others are left in peace.
-func TestEngineDeprecated(t *testing.T) {
+func TestWidgetDeprecated(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	eachEngineVersion(t, func(t *testing.T, k kindCase) {
+	eachWidgetVersion(t, func(t *testing.T, k kindCase) {
 		want := 0
 		if k.resource.Version == "v1alpha1" {
 			want = 1
@@ -82,7 +82,7 @@ func TestEngineDeprecated(t *testing.T) {
 				t.Errorf("%s: warnings %q, want %d of %q", request.verb, got, want, deprecation)
 			}
 		}
-		labels := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": "engines"}
+		labels := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": "widgets"}
 		if count := metric(t, direct(t, shared), "apiserver_requested_deprecated_apis", labels); count != float64(2*want) {
 			t.Errorf("apiserver_requested_deprecated_apis of %s: %v, want %d for the resource and its status", k.resource.Version, count, 2*want)
 		}
@@ -90,7 +90,7 @@ func TestEngineDeprecated(t *testing.T) {
 }
 
 func init() {
-	auditTests["deprecated engines"] = func(t *testing.T, e *envtest.Environment, log string) {
+	auditTests["deprecated widgets"] = func(t *testing.T, e *envtest.Environment, log string) {
 		config := e.Admin(t)
 		ids := auditIDs(config)
 		namespace := e.NewNamespace(t)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // served returns the surfaces of what a version serves, by name.
@@ -39,7 +39,7 @@ func sides(t *testing.T) map[string]envtest.Endpoint {
 
 // TestDiscovery: the group has the versions of the list, in their order, and each version has what surfaces says, nothing more.
 func TestDiscovery(t *testing.T) {
-	gvs := install.GroupVersions
+	gvs := install.GroupVersions()
 	for side, server := range sides(t) {
 		var group metav1.APIGroup
 		getJSON(t, server, "/apis/"+gvs[0].Group, &group)
@@ -85,7 +85,7 @@ func getJSON(t *testing.T, server envtest.Endpoint, path string, into any) {
 // TestAggregatedDiscovery: clients get everything with one request, and nothing when they have it already.
 func TestAggregatedDiscovery(t *testing.T) {
 	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	gvs := install.GroupVersions
+	gvs := install.GroupVersions()
 	want := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: gvs[0].Group}}
 	for _, gv := range gvs {
 		version := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
@@ -142,7 +142,7 @@ func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 
 // TestKubectlAPIResources: kubectl shows what is served in the preferred version, and under which names it can be asked for.
 func TestKubectlAPIResources(t *testing.T) {
-	gv := install.GroupVersions[0]
+	gv := install.GroupVersions()[0]
 	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "api-resources", "--api-group="+gv.Group, "--no-headers", "-o", "wide", "--sort-by=name")
 	if err != nil {
 		t.Fatalf("kubectl api-resources: %v\n%s", err, stderr)

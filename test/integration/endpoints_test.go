@@ -24,10 +24,10 @@ func TestEndpoints(t *testing.T) {
 		status int
 		body   string
 	}{
-		"/apis":           {200, `"name":"` + itemCase.resource.Group + `"`},
-		"/openapi/v2":     {200, `"/apis/` + itemCase.resource.GroupVersion().String() + `/items"`},
-		"/openapi/v3":     {200, `apis/` + itemCase.resource.GroupVersion().String()},
-		"/version":        {200, `"gitVersion": "v1.36.3"`},
+		"/apis":           {200, `"name":"` + gadgetCase.resource.Group + `"`},
+		"/openapi/v2":     {200, `"/apis/` + gadgetCase.resource.GroupVersion().String() + `/gadgets"`},
+		"/openapi/v3":     {200, `apis/` + gadgetCase.resource.GroupVersion().String()},
+		"/version":        {200, `"gitVersion": "v1.37.2"`},
 		"/readyz?verbose": {200, "[+]front-proxy-trust ok\n"},
 		// Priority and fairness runs, and knows the cluster's FlowSchemas.
 		"/metrics":      {200, `apiserver_flowcontrol_current_executing_requests{flow_schema="exempt"`},

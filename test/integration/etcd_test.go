@@ -17,11 +17,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestEngineEtcd: what the server answers from its watch cache is as good as what etcd would answer.
-func TestEngineEtcd(t *testing.T) {
+// TestWidgetEtcd: what the server answers from its watch cache is as good as what etcd would answer.
+func TestWidgetEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
 	}
@@ -34,7 +34,7 @@ func TestEngineEtcd(t *testing.T) {
 
 // testOneWatch: a resource is watched in etcd once, however many versions are served and clients watch.
 func testOneWatch(t *testing.T, e *envtest.Environment) {
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		for range 3 {
 			w, err := inVersion(gv.Version).client(t, e.Admin(t), "").Watch(t.Context(), metav1.ListOptions{})
 			if err != nil {

@@ -18,11 +18,11 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// graded makes engines named after their grades.
+// graded makes widgets named after their grades.
 func graded(t *testing.T, client dynamic.ResourceInterface, grades ...string) {
 	t.Helper()
 	for _, grade := range grades {
-		obj := engineCase.object(t, strings.ToLower(grade))
+		obj := widgetCase.object(t, strings.ToLower(grade))
 		if err := unstructured.SetNestedField(obj.Object, grade, "spec", "grade"); err != nil {
 			t.Fatal(err)
 		}
@@ -32,10 +32,10 @@ func graded(t *testing.T, client dynamic.ResourceInterface, grades ...string) {
 	}
 }
 
-// TestEngineFieldSelector: engines are selected by fields of their own, by the names that the version of the request has for them.
-func TestEngineFieldSelector(t *testing.T) {
+// TestWidgetFieldSelector: widgets are selected by fields of their own, by the names that the version of the request has for them.
+func TestWidgetFieldSelector(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	graded(t, engineCase.client(t, shared.Admin(t), namespace), "Economy", "Standard", "Premium")
+	graded(t, widgetCase.client(t, shared.Admin(t), namespace), "Economy", "Standard", "Premium")
 	for _, tc := range []struct {
 		selector string
 		want     []string
@@ -48,15 +48,15 @@ func TestEngineFieldSelector(t *testing.T) {
 		{"spec.grade=Golden", nil},
 	} {
 		t.Run(tc.selector, func(t *testing.T) {
-			eachEngineVersion(t, func(t *testing.T, k kindCase) {
+			eachWidgetVersion(t, func(t *testing.T, k kindCase) {
 				selector := renamed(k.resource.Version, tc.selector)
 				list, err := k.client(t, shared.Admin(t), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 				if err != nil {
 					t.Fatal(err)
 				}
 				var got []string
-				for _, item := range list.Items {
-					got = append(got, item.GetName())
+				for _, gadget := range list.Items {
+					got = append(got, gadget.GetName())
 				}
 				slices.Sort(got)
 				if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -74,14 +74,14 @@ func TestEngineFieldSelector(t *testing.T) {
 		}
 	}
 	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "-n", namespace, "get", "eng", "--field-selector=spec.grade=Premium", "-o", "name")
-	if err != nil || stdout != "engine.fixture.example.com/premium\n" {
+	if err != nil || stdout != "widget.workshop.example.com/premium\n" {
 		t.Errorf("kubectl get --field-selector: %q, %v\n%s", stdout, err, stderr)
 	}
 }
 
-// TestEngineFieldSelectorWatch: an engine that stops matching leaves the watch, one that begins to match enters it.
-func TestEngineFieldSelectorWatch(t *testing.T) {
-	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+// TestWidgetFieldSelectorWatch: a widget that stops matching leaves the watch, one that begins to match enters it.
+func TestWidgetFieldSelectorWatch(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Standard")
 	events, err := client.Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.grade=Premium"})
 	if err != nil {
@@ -117,9 +117,9 @@ func TestEngineFieldSelectorWatch(t *testing.T) {
 	}
 }
 
-// TestEngineFieldSelectorDeletion: a collection is deleted by own fields too, and nothing else with it.
-func TestEngineFieldSelectorDeletion(t *testing.T) {
-	client := engineCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+// TestWidgetFieldSelectorDeletion: a collection is deleted by own fields too, and nothing else with it.
+func TestWidgetFieldSelectorDeletion(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Economy", "Standard", "Premium")
 	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.grade=Standard"}); err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func TestEngineFieldSelectorDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, item := range list.Items {
-		got = append(got, item.GetName())
+	for _, gadget := range list.Items {
+		got = append(got, gadget.GetName())
 	}
 	if diff := cmp.Diff([]string{"economy", "premium"}, got); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)

@@ -19,7 +19,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestIdentity: what our server sees of a caller equals what kube-apiserver says of it, whatever the caller's credentials.

@@ -32,14 +32,14 @@ var informers = map[string]func(*rest.Config, string) (cache.SharedIndexInformer
 		if err != nil {
 			return nil, err
 		}
-		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, namespace, nil).ForResource(engineCase.resource).Informer(), nil
+		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, namespace, nil).ForResource(widgetCase.resource).Informer(), nil
 	},
 	"metadata": func(config *rest.Config, namespace string) (cache.SharedIndexInformer, error) {
 		client, err := metadata.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		return metadatainformer.NewFilteredSharedInformerFactory(client, 0, namespace, nil).ForResource(engineCase.resource).Informer(), nil
+		return metadatainformer.NewFilteredSharedInformerFactory(client, 0, namespace, nil).ForResource(widgetCase.resource).Informer(), nil
 	},
 }
 
@@ -131,17 +131,17 @@ func TestEngineInformers(t *testing.T) {
 		for _, watchList := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, WatchList %t", kind, watchList), func(t *testing.T) {
 				namespace := shared.NewNamespace(t)
-				client := engineCase.client(t, shared.Admin(t), namespace)
-				if _, err := client.Create(t.Context(), engineCase.object(t, "a"), metav1.CreateOptions{}); err != nil {
+				client := widgetCase.client(t, shared.Admin(t), namespace)
+				if _, err := client.Create(t.Context(), widgetCase.object(t, "a"), metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				o := observe(t, shared, kind, watchList, namespace)
 				o.expect(t, "initial a")
-				if _, err := client.Create(t.Context(), engineCase.object(t, "b"), metav1.CreateOptions{}); err != nil {
+				if _, err := client.Create(t.Context(), widgetCase.object(t, "b"), metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				o.expect(t, "add b")
-				patched, err := client.Patch(t.Context(), "b", types.MergePatchType, []byte(engineCase.change), metav1.PatchOptions{})
+				patched, err := client.Patch(t.Context(), "b", types.MergePatchType, []byte(widgetCase.change), metav1.PatchOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}

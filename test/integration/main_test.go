@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // shared is the environment of all tests that leave it as they found it.
@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 
 // resource is the resource of the preferred version.
 func resource(name string) schema.GroupVersionResource {
-	return install.GroupVersions[0].WithResource(name)
+	return install.GroupVersions()[0].WithResource(name)
 }
 
 // kindCase is what the tests that run for every kind need to know of one.
 type kindCase struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
-	// sample is a file in test/fixture/objects.
+	// sample is a file in sample/objects.
 	sample string
 	// change sets a field of the spec by a merge patch; field and value are what must then be there.
 	change string
@@ -68,7 +68,7 @@ func (k kindCase) client(t *testing.T, config *rest.Config, namespace string) dy
 // object reads the sample and gives it a name of its own.
 func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "test", "fixture", "objects", k.sample))
+	data, err := os.ReadFile(filepath.Join("..", "..", "sample", "objects", k.sample))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestMetricsCount(t *testing.T) {
 			}
 			for counter, want := range map[string]float64{"missing": 3, "created": 1, "dry run": 1, "deleted": 1} {
 				got := metric(t, server, "apiserver_request_total", counted[counter]) - before[counter]
-				// The namespaces of other tests are being deleted meanwhile, with the engines in them.
+				// The namespaces of other tests are being deleted meanwhile, with the widgets in them.
 				if others := counter == "deleted" && got > want; got != want && !others {
 					t.Errorf("apiserver_request_total%v: %v more, want %v", counted[counter], got, want)
 				}

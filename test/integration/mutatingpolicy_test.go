@@ -72,28 +72,28 @@ func (m mutating) create(t *testing.T, namespace string) {
 
 var mutatingPolicies = []mutating{
 	// Labels are added, and of the parts the one with the name is changed: that is what the schema says.
-	{name: "apply", label: "apply", rule: rule("engines", onCreate), apply: `Object{metadata: Object.metadata{labels: {"by": "policy"}},
+	{name: "apply", label: "apply", rule: rule("widgets", onCreate), apply: `Object{metadata: Object.metadata{labels: {"by": "policy"}},
 		spec: Object.spec{grade: "Premium", parts: [Object.spec.parts{name: "frame", material: "ash"}]}}`},
-	{name: "json", label: "json", rule: rule("engines", onCreate), jsonPatch: `[JSONPatch{op: "add", path: "/spec/parts/-", value: Object.spec.parts{name: "bolt"}},
+	{name: "json", label: "json", rule: rule("widgets", onCreate), jsonPatch: `[JSONPatch{op: "add", path: "/spec/parts/-", value: Object.spec.parts{name: "bolt"}},
 		JSONPatch{op: "remove", path: "/spec/parts/0"}]`},
-	{name: "invalid", label: "invalid", rule: rule("engines", onCreate), apply: `Object{spec: Object.spec{maxReplicas: 1}}`},
-	{name: "immutable", label: "immutable", rule: rule("engines", onUpdate), apply: `Object{spec: Object.spec{model: "other"}}`},
-	{name: "unknown", label: "unknown", rule: rule("engines", onCreate), apply: `Object{spec: Object.spec{colour: "red"}}`},
-	{name: "condition", label: "condition", rule: rule("engines", onCreate), apply: `Object{spec: Object.spec{grade: "Economy"}}`,
+	{name: "invalid", label: "invalid", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{maxReplicas: 1}}`},
+	{name: "immutable", label: "immutable", rule: rule("widgets", onUpdate), apply: `Object{spec: Object.spec{model: "other"}}`},
+	{name: "unknown", label: "unknown", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{colour: "red"}}`},
+	{name: "condition", label: "condition", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{grade: "Economy"}}`,
 		conditions: []admissionregistrationv1.MatchCondition{{Name: "few", Expression: "object.spec.replicas < 2"}}},
-	{name: "param", label: "param", rule: rule("engines", onCreate), apply: `Object{spec: Object.spec{maxReplicas: int(params.data.most)}}`, param: "limit"},
-	{name: "status", label: "status", rule: rule("engines/status", onUpdate), apply: `Object{status: Object.status{selector: "by=policy"}}`},
+	{name: "param", label: "param", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{maxReplicas: int(params.data.most)}}`, param: "limit"},
+	{name: "status", label: "status", rule: rule("widgets/status", onUpdate), apply: `Object{status: Object.status{selector: "by=policy"}}`},
 	// Each notes whether it saw what the other does. Only if both are asked a second time have both seen it.
-	{name: "one", label: "again", rule: rule("engines", onCreate), reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
+	{name: "one", label: "again", rule: rule("widgets", onCreate), reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
 		apply: `Object{metadata: Object.metadata{labels: {"one": "was-here", "one-saw-two": string("two" in object.metadata.labels)}}}`},
-	{name: "two", label: "again", rule: rule("engines", onCreate), reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
+	{name: "two", label: "again", rule: rule("widgets", onCreate), reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
 		apply: `Object{metadata: Object.metadata{labels: {"two": "was-here", "two-saw-one": string("one" in object.metadata.labels)}}}`},
-	{name: "last", label: "last", rule: rule("engines", onCreate), apply: `Object{metadata: Object.metadata{labels: {"in": "effect"}}}`},
+	{name: "last", label: "last", rule: rule("widgets", onCreate), apply: `Object{metadata: Object.metadata{labels: {"in": "effect"}}}`},
 }
 
-// TestEngineMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and validated.
+// TestWidgetMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and validated.
 // The schema of our kinds they have from kube-apiserver, which has it from us.
-func TestEngineMutatingPolicy(t *testing.T) {
+func TestWidgetMutatingPolicy(t *testing.T) {
 	if olderMinor() {
 		t.Skip("TestOlderMinor")
 	}
@@ -105,7 +105,7 @@ func TestEngineMutatingPolicy(t *testing.T) {
 	}
 	create := func(t *testing.T, label string, spec map[string]any) (*unstructured.Unstructured, error) {
 		t.Helper()
-		return newLabelled(t, shared, engineCase, namespace, label).create("w", spec, dryRun)
+		return newLabelled(t, shared, widgetCase, namespace, label).create("w", spec, dryRun)
 	}
 	// Policies take effect each second, the schema is read each 5 s, the parameters once they are needed.
 	shared.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
@@ -170,15 +170,15 @@ func TestEngineMutatingPolicy(t *testing.T) {
 // mutateUpdates: what a policy makes of an update obeys the rules for updates; a policy for the status changes the status.
 func mutateUpdates(t *testing.T, namespace string) {
 	for _, label := range []string{"immutable", "status"} {
-		if _, err := newLabelled(t, shared, engineCase, namespace, label).create(label, nil); err != nil {
+		if _, err := newLabelled(t, shared, widgetCase, namespace, label).create(label, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := newLabelled(t, shared, engineCase, namespace, "immutable").patch("immutable", `{"spec":{"replicas":1}}`)
+	_, err := newLabelled(t, shared, widgetCase, namespace, "immutable").patch("immutable", `{"spec":{"replicas":1}}`)
 	if diff := cmp.Diff([]string{"spec.model"}, invalidFields(t, err)); diff != "" {
 		t.Errorf("fields with errors where the policy changes what is immutable (-want +got):\n%s", diff)
 	}
-	got, err := newLabelled(t, shared, engineCase, namespace, "status").patch("status", `{"status":{"replicas":1}}`, "status")
+	got, err := newLabelled(t, shared, widgetCase, namespace, "status").patch("status", `{"status":{"replicas":1}}`, "status")
 	if err != nil {
 		t.Fatal(err)
 	}

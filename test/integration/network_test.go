@@ -33,14 +33,14 @@ func TestNetworks(t *testing.T) {
 					t.Fatal(err)
 				}
 				name := fmt.Sprintf("through-%d", i)
-				if _, err := itemCase.client(t, config, "").Create(t.Context(), itemCase.object(t, name), metav1.CreateOptions{}); err != nil {
+				if _, err := gadgetCase.client(t, config, "").Create(t.Context(), gadgetCase.object(t, name), metav1.CreateOptions{}); err != nil {
 					t.Fatalf("create through kube-apiserver %d: %v", i+1, err)
 				}
 				other, err := e.ConfigAt(e.KubeAPIServers[1-i], envtest.Admin, "system:masters")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := itemCase.client(t, other, "").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+				if _, err := gadgetCase.client(t, other, "").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 					t.Errorf("get through the other kube-apiserver: %v", err)
 				}
 			}
@@ -50,7 +50,7 @@ func TestNetworks(t *testing.T) {
 					t.Fatal(err)
 				}
 				stopOthers(t, e, s)
-				client := itemCase.client(t, e.Admin(t), "")
+				client := gadgetCase.client(t, e.Admin(t), "")
 				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), envtest.Patience, func(ctx context.Context) error {
 					_, err := client.Get(ctx, "through-0", metav1.GetOptions{})
 					return err

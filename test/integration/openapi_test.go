@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/discovery"
 
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 const openAPIProtobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -40,7 +40,7 @@ func openAPIIndex(t *testing.T, server envtest.Endpoint) map[string]string {
 // groupVersionPaths are the names of the documents of the API itself.
 func groupVersionPaths() []string {
 	var names []string
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		names = append(names, "apis/"+gv.String())
 	}
 	return names
@@ -174,9 +174,9 @@ func TestOpenAPIMerged(t *testing.T) {
 		return // in version 2, kube-apiserver renames definitions of the libraries that differ from its own, such as Scale
 	}
 	part, whole := readOpenAPI(t, ours, "/openapi/v2"), readOpenAPI(t, merged, "/openapi/v2")
-	for path, item := range part.Paths {
+	for path, gadget := range part.Paths {
 		// Discovery of the groups is kube-apiserver's own.
-		if diff := cmp.Diff(item, whole.Paths[path]); strings.Count(path, "/") > 3 && diff != "" {
+		if diff := cmp.Diff(gadget, whole.Paths[path]); strings.Count(path, "/") > 3 && diff != "" {
 			t.Errorf("OpenAPI v2 of %s (-ours +kube-apiserver's):\n%s", path, diff)
 		}
 	}
@@ -201,11 +201,11 @@ func TestOpenAPIMerged(t *testing.T) {
 // kubectl apply and generated clients know nothing else.
 func TestOpenAPIComplete(t *testing.T) {
 	server := aggregator(t, shared)
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		doc := readOpenAPI(t, server, "/openapi/v3/apis/"+gv.String())
 		root := "/apis/" + gv.String() + "/"
-		for path, item := range doc.Paths {
-			for method, operation := range item {
+		for path, gadget := range doc.Paths {
+			for method, operation := range gadget {
 				o, ok := operation.(map[string]any)
 				if !ok || path == root {
 					continue

@@ -82,16 +82,16 @@ func (w wrong) compare(t *testing.T, how string, err error, k kindCase) {
 	}
 	slices.Sort(got)
 	slices.Sort(want)
-	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || status.Status().Details.Kind != "Engine" {
+	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || status.Status().Details.Kind != "Widget" {
 		t.Errorf("%s: causes about %s (-want +got):\n%s\n%v", how, status.Status().Details.Kind, diff, err)
 	}
 }
 
-// TestEngineSameErrors: generated rules run on the version of the request, so one that lacks a rule would be a way around it.
+// TestWidgetSameErrors: generated rules run on the version of the request, so one that lacks a rule would be a way around it.
 // The same object gets the same errors through each version, on create, update, patch, apply and in the status.
-func TestEngineSameErrors(t *testing.T) {
+func TestWidgetSameErrors(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	eachEngineVersion(t, func(t *testing.T, k kindCase) {
+	eachWidgetVersion(t, func(t *testing.T, k kindCase) {
 		version := k.resource.Version
 		client := k.client(t, shared.Admin(t), namespace)
 		valid, err := client.Create(t.Context(), k.object(t, "w-"+version), metav1.CreateOptions{})
@@ -127,8 +127,8 @@ func TestEngineSameErrors(t *testing.T) {
 	})
 }
 
-// TestEngineApplyAcrossVersions: owners are known across versions, whatever name a field has in each.
-func TestEngineApplyAcrossVersions(t *testing.T) {
+// TestWidgetApplyAcrossVersions: owners are known across versions, whatever name a field has in each.
+func TestWidgetApplyAcrossVersions(t *testing.T) {
 	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	current, old := inVersion("v1"), inVersion("v1alpha1")
 	apply := func(k kindCase, manager, spec string, force bool) (*unstructured.Unstructured, error) {
@@ -169,8 +169,8 @@ func TestEngineApplyAcrossVersions(t *testing.T) {
 	}
 }
 
-// TestEngineMergeAcrossVersions: a merge key works by the names of the version of the patch.
-func TestEngineMergeAcrossVersions(t *testing.T) {
+// TestWidgetMergeAcrossVersions: a merge key works by the names of the version of the patch.
+func TestWidgetMergeAcrossVersions(t *testing.T) {
 	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	if _, err := inVersion("v1").client(t, config, namespace).Create(t.Context(), inVersion("v1").object(t, "w"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

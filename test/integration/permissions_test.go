@@ -40,8 +40,8 @@ func TestMissingPermission(t *testing.T) {
 	}
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	write := func() (int, string) {
-		return directRequest(t, shared, s.url, proxy, http.MethodPost, "/apis/"+itemCase.resource.GroupVersion().String()+"/items?dryRun=All",
-			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, []byte(named(t, "item.yaml", "g")))
+		return directRequest(t, shared, s.url, proxy, http.MethodPost, "/apis/"+gadgetCase.resource.GroupVersion().String()+"/gadgets?dryRun=All",
+			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, []byte(named(t, "gadget.yaml", "g")))
 	}
 	// refused waits for a 503 that names exactly these rights.
 	refused := func(when string, want ...string) {

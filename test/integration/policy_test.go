@@ -73,7 +73,7 @@ func inCase(namespace, label string, rule admissionregistrationv1.RuleWithOperat
 func rule(resource string, operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: operations,
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{engineCase.resource.Group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{widgetCase.resource.Group}, APIVersions: []string{"*"}, Resources: []string{resource}},
 	}
 }
 
@@ -118,11 +118,11 @@ func (v validating) apply(t *testing.T, e *envtest.Environment) (remove func()) 
 func waitForPolicies(t *testing.T, e *envtest.Environment, namespace string) {
 	t.Helper()
 	last := validating{name: uniqueName(t), policy: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: inCase(namespace, "last", rule("engines", admissionregistrationv1.Create)),
+		MatchConstraints: inCase(namespace, "last", rule("widgets", admissionregistrationv1.Create)),
 		Validations:      []admissionregistrationv1.Validation{{Expression: "false", Message: "in effect"}},
 	}}
 	defer last.apply(t, e)()
-	client := newLabelled(t, e, engineCase, namespace, "last")
+	client := newLabelled(t, e, widgetCase, namespace, "last")
 	e.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
 		_, err := client.create("w", nil, dryRun)
 		return denial{policy: last.name, message: "in effect"}.check(err)

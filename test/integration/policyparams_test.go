@@ -24,7 +24,7 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 		policy: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:        configMapKind,
 			FailurePolicy:    &failure,
-			MatchConstraints: inCase(namespace, name, rule("engines", onCreate)),
+			MatchConstraints: inCase(namespace, name, rule("widgets", onCreate)),
 			Validations: []admissionregistrationv1.Validation{{
 				Expression: "object.spec.replicas <= int(params.data.most)", MessageExpression: "'at most ' + params.data.most",
 			}},
@@ -33,9 +33,9 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 	}
 }
 
-// TestEnginePolicyParams: a policy can take parameters from objects that our server may read, and follows their changes. While it
+// TestWidgetPolicyParams: a policy can take parameters from objects that our server may read, and follows their changes. While it
 // may not read them, the failure policy decides about the requests that the policy is about, and nothing else is affected.
-func TestEnginePolicyParams(t *testing.T) {
+func TestWidgetPolicyParams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
 	}
@@ -49,7 +49,7 @@ func TestEnginePolicyParams(t *testing.T) {
 	}
 	waitForPolicies(t, shared, namespace)
 	create := func(label string, replicas int64) error {
-		_, err := newLabelled(t, shared, engineCase, namespace, label).create("w", map[string]any{"maxReplicas": int64(9), "replicas": replicas}, dryRun)
+		_, err := newLabelled(t, shared, widgetCase, namespace, label).create("w", map[string]any{"maxReplicas": int64(9), "replicas": replicas}, dryRun)
 		return err
 	}
 	unreadable := denial{policy: namespace + "-named",
@@ -89,8 +89,8 @@ func TestEnginePolicyParams(t *testing.T) {
 	limit("again", 4)
 }
 
-// TestEnginePolicyParamsNotFound: what happens without parameters is for the binding to say, and for the failure policy.
-func TestEnginePolicyParamsNotFound(t *testing.T) {
+// TestWidgetPolicyParamsNotFound: what happens without parameters is for the binding to say, and for the failure policy.
+func TestWidgetPolicyParamsNotFound(t *testing.T) {
 	allowParams(t, shared)
 	namespace := shared.NewNamespace(t)
 	setParam(t, namespace, "one", "3")
@@ -120,7 +120,7 @@ func TestEnginePolicyParamsNotFound(t *testing.T) {
 	for _, tc := range cases {
 		// The informer of the parameters starts with the first policy that needs them.
 		shared.Eventually(t, "case "+tc.name, envtest.Patience, func(context.Context) error {
-			_, err := newLabelled(t, shared, engineCase, namespace, tc.name).create("w", map[string]any{"replicas": int64(3)}, dryRun)
+			_, err := newLabelled(t, shared, widgetCase, namespace, tc.name).create("w", map[string]any{"replicas": int64(3)}, dryRun)
 			return denial{policy: namespace + "-" + tc.name, message: tc.want}.check(err)
 		})
 	}

@@ -26,10 +26,10 @@ type readKind struct {
 	spec map[string]any
 }
 
-// readKinds are engines and, for comparison, leases, which kube-apiserver serves itself: what a test expects of both is
+// readKinds are widgets and, for comparison, leases, which kube-apiserver serves itself: what a test expects of both is
 // what a client gets anywhere, and not what our server happens to do.
 var readKinds = []readKind{
-	{engineCase, "Engine", map[string]any{"model": "pendulum"}},
+	{widgetCase, "Widget", map[string]any{"model": "pendulum"}},
 	{kindCase{
 		resource:   schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 		namespaced: true,

@@ -20,19 +20,19 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestEngineReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it is
+// TestWidgetReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it is
 // told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
-func TestEngineReflectors(t *testing.T) {
+func TestWidgetReflectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
 	}
 	e := envtest.New(t, envtest.Options{})
 	namespace := e.NewNamespace(t)
-	client := engineCase.client(t, e.Admin(t), namespace)
+	client := widgetCase.client(t, e.Admin(t), namespace)
 	create := func(name string) {
 		t.Helper()
-		e.Eventually(t, "engine "+name, envtest.Patience, func(ctx context.Context) error {
-			_, err := client.Create(ctx, engineCase.object(t, name), metav1.CreateOptions{})
+		e.Eventually(t, "widget "+name, envtest.Patience, func(ctx context.Context) error {
+			_, err := client.Create(ctx, widgetCase.object(t, name), metav1.CreateOptions{})
 			return err
 		})
 	}

@@ -23,8 +23,8 @@ func TestRestarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := envtest.New(t, options)
-			client := itemCase.client(t, e.Admin(t), "")
-			want, err := client.Create(t.Context(), itemCase.object(t, "g"), metav1.CreateOptions{})
+			client := gadgetCase.client(t, e.Admin(t), "")
+			want, err := client.Create(t.Context(), gadgetCase.object(t, "g"), metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestRestarts(t *testing.T) {
 					}
 					return err
 				})
-				obj := itemCase.object(t, "")
+				obj := gadgetCase.object(t, "")
 				obj.SetGenerateName("after-")
 				e.Eventually(t, "a write after the "+step.name, envtest.Patience, func(ctx context.Context) error {
 					_, err := client.Create(ctx, obj, metav1.CreateOptions{})

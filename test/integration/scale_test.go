@@ -21,11 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestEngineScaleInvalid: the rules of the engine hold through each version's scale, in the words of Scale.
-func TestEngineScaleInvalid(t *testing.T) {
+// TestWidgetScaleInvalid: the rules of the widget hold through each version's scale, in the words of Scale.
+func TestWidgetScaleInvalid(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	newEngine(t, namespace, "w")
-	eachEngineVersion(t, func(t *testing.T, k kindCase) {
+	newWidget(t, namespace, "w")
+	eachWidgetVersion(t, func(t *testing.T, k kindCase) {
 		client := k.client(t, shared.Admin(t), namespace)
 		for replicas, message := range map[int]string{-1: "greater than or equal to 0", 6: "must not be greater than spec.maxReplicas"} {
 			patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
@@ -36,21 +36,21 @@ func TestEngineScaleInvalid(t *testing.T) {
 		}
 		_, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"uid":"other"}}`), metav1.PatchOptions{}, "scale")
 		if !apierrors.IsConflict(err) {
-			t.Errorf("scale of an engine with another UID: %v, want Conflict", err)
+			t.Errorf("scale of a widget with another UID: %v, want Conflict", err)
 		}
 	})
 }
 
-// TestEngineAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it down to its
+// TestWidgetAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it down to its
 // maximum, for which it needs no metrics.
-func TestEngineAutoscaler(t *testing.T) {
+func TestWidgetAutoscaler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
 	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
-	client := engineCase.client(t, shared.Admin(t), namespace)
-	obj := engineCase.object(t, "w")
+	client := widgetCase.client(t, shared.Admin(t), namespace)
+	obj := widgetCase.object(t, "w")
 	if err := unstructured.SetNestedField(obj.Object, int64(5), "spec", "replicas"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestEngineAutoscaler(t *testing.T) {
 	_, err := autoscalers.Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "w"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: engineCase.resource.GroupVersion().String(), Kind: "Engine", Name: "w"},
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: widgetCase.resource.GroupVersion().String(), Kind: "Widget", Name: "w"},
 			MaxReplicas:    3,
 		},
 	}, metav1.CreateOptions{})
@@ -69,12 +69,12 @@ func TestEngineAutoscaler(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The controller looks every 15 s.
-	shared.Eventually(t, "the autoscaler to scale the engine", 2*envtest.Patience, func(ctx context.Context) error {
-		engine, err := client.Get(ctx, "w", metav1.GetOptions{})
+	shared.Eventually(t, "the autoscaler to scale the widget", 2*envtest.Patience, func(ctx context.Context) error {
+		widget, err := client.Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if replicas, _, _ := unstructured.NestedInt64(engine.Object, "spec", "replicas"); replicas != 3 {
+		if replicas, _, _ := unstructured.NestedInt64(widget.Object, "spec", "replicas"); replicas != 3 {
 			hpa, err := autoscalers.Get(ctx, "w", metav1.GetOptions{})
 			return errors.Join(fmt.Errorf("%d replicas, want 3; the autoscaler says %+v", replicas, hpa.Status.Conditions), err)
 		}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // TestStored: each kind is in etcd in the form that the built-in kinds have there.
@@ -63,8 +63,8 @@ func storedAsProtobuf(t *testing.T, e *envtest.Environment, path string) {
 			t.Errorf("stored %s: %v", kv.Key, err)
 			continue
 		}
-		if got := obj.GetObjectKind().GroupVersionKind().GroupVersion(); got != install.GroupVersions[0] {
-			t.Errorf("stored %s: %s, want %s", kv.Key, got, install.GroupVersions[0])
+		if got := obj.GetObjectKind().GroupVersionKind().GroupVersion(); got != install.GroupVersions()[0] {
+			t.Errorf("stored %s: %s, want %s", kv.Key, got, install.GroupVersions()[0])
 		}
 	}
 	if found != 1 {

@@ -11,7 +11,7 @@ import (
 type surface struct {
 	// resource is its entry in discovery, which is the same in each version that has the kind.
 	resource metav1.APIResource
-	// subresources have names such as "engines/status".
+	// subresources have names such as "widgets/status".
 	subresources []metav1.APIResource
 	// columns are those of kubectl get; none for what cannot be read.
 	columns []metav1.TableColumnDefinition

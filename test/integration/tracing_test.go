@@ -23,7 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"tracing", prepareTracing}) }
@@ -93,7 +93,7 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 		t.Fatal(err)
 	}
 	// Who has no privileges cannot make our server trace: it would have come before the administrator's trace.
-	user := e.User(t, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.GroupVersions[0].Group}, Resources: []string{"*"}})
+	user := e.User(t, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.GroupVersions()[0].Group}, Resources: []string{"*"}})
 	envtest.NewEndpoint(t, user).Get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" + parent + "-01"}})
 	if a := aggregator(t, e).Do(t, http.MethodPost, path, header, body); a.Status != http.StatusCreated {
 		t.Fatalf("create: %d %s, want 201", a.Status, a.Body)

@@ -73,7 +73,7 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	})
 	// The aggregator itself now uses the new certificate.
 	e.Eventually(t, "a request through kube-apiserver", envtest.Patience, func(ctx context.Context) error {
-		_, err := itemCase.client(t, e.Admin(t), "").List(ctx, metav1.ListOptions{})
+		_, err := gadgetCase.client(t, e.Admin(t), "").List(ctx, metav1.ListOptions{})
 		return err
 	})
 }

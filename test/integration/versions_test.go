@@ -6,30 +6,30 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/test/fixture/api/v1alpha1"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
+	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
 // A spec with every field, as v1 has it, and as v1alpha1 has it, which is shaped unlike it.
 const (
-	engineV1       = `{"model":"pendulum","grade":"Standard","replicas":2,"maxReplicas":5,"parts":[{"name":"screw","quantity":12},{"name":"frame","quantity":1,"material":"oak"}]}`
-	engineV1alpha1 = `{"design":"pendulum","quality":"Standard","scale":{"desired":2,"limit":5},"parts":[{"name":"screw","count":12},{"name":"frame","count":1,"material":"oak"}]}`
+	widgetV1       = `{"model":"pendulum","grade":"Standard","replicas":2,"maxReplicas":5,"parts":[{"name":"screw","quantity":12},{"name":"frame","quantity":1,"material":"oak"}]}`
+	widgetV1alpha1 = `{"design":"pendulum","quality":"Standard","scale":{"desired":2,"limit":5},"parts":[{"name":"screw","count":12},{"name":"frame","count":1,"material":"oak"}]}`
 )
 
-// eachEngineVersion runs the test with the sample of each version.
-func eachEngineVersion(t *testing.T, test func(*testing.T, kindCase)) {
+// eachWidgetVersion runs the test with the sample of each version.
+func eachWidgetVersion(t *testing.T, test func(*testing.T, kindCase)) {
 	t.Helper()
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		t.Run(gv.Version, func(t *testing.T) { test(t, inVersion(gv.Version)) })
 	}
 }
 
-// inVersion is engineCase in another version.
+// inVersion is widgetCase in another version.
 func inVersion(version string) kindCase {
-	k := engineCase
-	k.resource.Version, k.spec = version, engineV1
+	k := widgetCase
+	k.resource.Version, k.spec = version, widgetV1
 	if version == v1alpha1.SchemeGroupVersion.Version {
-		k.spec = engineV1alpha1
+		k.spec = widgetV1alpha1
 	}
 	return k
 }

@@ -176,14 +176,14 @@ func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 		t.Fatal(err)
 	}
 	e.Eventually(t, "our API to be unavailable", envtest.Patience, func(ctx context.Context) error {
-		answer := get(ctx, e.Admin(t), items+"?limit=1")
+		answer := get(ctx, e.Admin(t), gadgets+"?limit=1")
 		if answer == nil {
 			return errors.New("a request succeeded, want that none does")
 		}
 		if strings.Contains(answer.Error(), reason) {
 			return nil
 		}
-		service, err := client.APIServices().Get(ctx, "v1.fixture.example.com", metav1.GetOptions{})
+		service, err := client.APIServices().Get(ctx, "v1.workshop.example.com", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -229,8 +229,8 @@ func audited(t *testing.T, log, user string) {
 			t.Errorf("%s %s as %+v, want the whole identity", event.Verb, event.RequestURI, event.User)
 		}
 	}
-	want := sets.New("create identityreviews", "create engines", "get engines", "list engines", "watch engines", "update engines", "patch engines",
-		"delete engines", "list items", "get engines/console")
+	want := sets.New("create identityreviews", "create widgets", "get widgets", "list widgets", "watch widgets", "update widgets", "patch widgets",
+		"delete widgets", "list gadgets", "get widgets/console")
 	if missing := want.Difference(done); missing.Len() > 0 {
 		t.Errorf("our server has no audit event of %s for %v; it has %v", user, sets.List(missing), sets.List(done))
 	}

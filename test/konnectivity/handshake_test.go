@@ -116,7 +116,7 @@ func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation
 	t.Helper()
 	k, config := only(e), e.Admin(t)
 	refused(t, e, k, old, certs.KonnectivityServerDir, k.Log(), func(ctx context.Context) error {
-		if err := get(ctx, config, items+"?limit=1"); err == nil {
+		if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
 			return errors.New("our API answers, want that kube-apiserver does not reach it")
 		}
 		return nil

@@ -19,7 +19,7 @@ import (
 
 	"example.com/extension-apiserver/internal/konnectivity/live"
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // controlPlanePort is that of the control plane endpoint.
@@ -55,7 +55,7 @@ func TestSecondControlPlaneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := call(t, configs[0])
-	events := watchEngines(t, configs[0])
+	events := watchWidgets(t, configs[0])
 
 	// The kube-apiserver first: without its server it would report our API as unavailable to all.
 	if err := errors.Join(e.StopKubeAPIServer(second), second.ProxyServer.Stop()); err != nil {
@@ -88,7 +88,7 @@ func TestSecondControlPlaneNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("engines")).Namespace("default").Create(t.Context(), engine("joined"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Namespace("default").Create(t.Context(), widget("joined"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, events, watch.Added) // through the first, by the watch that was open all the time
@@ -109,13 +109,13 @@ func balance(t *testing.T, e *envtest.Environment, port int, targets ...string) 
 	envtest.Forward(t, listener, dial...)
 }
 
-func watchEngines(t *testing.T, config *rest.Config) watch.Interface {
+func watchWidgets(t *testing.T, config *rest.Config) watch.Interface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := client.Resource(v1.SchemeGroupVersion.WithResource("engines")).Watch(t.Context(), metav1.ListOptions{})
+	events, err := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func call(t *testing.T, config *rest.Config) *calls {
 	go func() {
 		defer close(c.ended)
 		for ctx.Err() == nil {
-			err := get(ctx, config, items+"?limit=1")
+			err := get(ctx, config, gadgets+"?limit=1")
 			c.mu.Lock()
 			if err != nil && ctx.Err() == nil {
 				c.failed = fmt.Errorf("call %d at %s: %w", c.done, time.Now().Format(time.TimeOnly), err)

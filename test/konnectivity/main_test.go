@@ -103,7 +103,7 @@ func answers(t testing.TB, e *envtest.Environment, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Timeout = time.Second // so that a request which hangs is soon another one
-	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error { return get(ctx, config, items+"?limit=1") })
+	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error { return get(ctx, config, gadgets+"?limit=1") })
 }
 
 // get gets a path, once.

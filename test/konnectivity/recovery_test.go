@@ -111,7 +111,7 @@ func suffer(t *testing.T, e *envtest.Environment) {
 				e.Eventually(t, "a request to fail", envtest.Patience, func(ctx context.Context) error {
 					ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 					defer cancel()
-					if err := get(ctx, config, items+"?limit=1"); err == nil {
+					if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
 						return errors.New("it succeeded")
 					}
 					return nil
@@ -147,7 +147,7 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 				ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 				defer cancel()
 				sent := time.Since(began)
-				if last = get(ctx, config, items+"?limit=1"); last != nil {
+				if last = get(ctx, config, gadgets+"?limit=1"); last != nil {
 					good = 0
 					return false, nil
 				}

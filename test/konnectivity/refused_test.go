@@ -134,7 +134,7 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 		sent, slowest := 0, time.Duration(0)
 		e.Eventually(t, "the agent to give up a dial into the black hole", envtest.Patience, func(ctx context.Context) error {
 			began := time.Now()
-			if err := get(ctx, configs[i], items+"?limit=1"); err != nil {
+			if err := get(ctx, configs[i], gadgets+"?limit=1"); err != nil {
 				t.Errorf("our API beside the black hole: %v", err)
 			}
 			sent, slowest = sent+1, max(slowest, time.Since(began))

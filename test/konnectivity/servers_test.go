@@ -57,7 +57,7 @@ func TestTwoServers(t *testing.T) {
 	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.Patience, func(ctx context.Context) error {
 		var with, without int
 		for _, config := range configs {
-			err := get(ctx, config, items+"?limit=1")
+			err := get(ctx, config, gadgets+"?limit=1")
 			switch {
 			case err == nil:
 				with++

@@ -24,18 +24,18 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/console"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
 )
 
 const (
-	prefix = "/apis/fixture.example.com/v1"
-	items  = prefix + "/items"
+	prefix  = "/apis/workshop.example.com/v1"
+	gadgets = prefix + "/gadgets"
 	// listSize is the least that the list of bigList must have.
 	listSize = 5 << 20
 )
 
-// bigList makes items whose list has 5 MiB. Their annotations do not compress.
+// bigList makes gadgets whose list has 5 MiB. Their annotations do not compress.
 func bigList(t testing.TB, e *envtest.Environment) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(e.Admin(t))
@@ -47,23 +47,23 @@ func bigList(t testing.TB, e *envtest.Environment) {
 	for i := range listSize/size + 1 {
 		data := make([]byte, size/2)
 		_, _ = random.Read(data)
-		obj := item(fmt.Sprintf("big-%d", i))
+		obj := gadget(fmt.Sprintf("big-%d", i))
 		obj.SetAnnotations(map[string]string{"example.com/ballast": fmt.Sprintf("%x", data)})
-		if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("items")).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+		if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("gadgets")).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func item(name string) *unstructured.Unstructured {
+func gadget(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Item", "metadata": map[string]any{"name": name}, "spec": map[string]any{"purpose": "is carried"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"purpose": "is carried"},
 	}}
 }
 
-func engine(name string) *unstructured.Unstructured {
+func widget(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Engine", "metadata": map[string]any{"name": name}, "spec": map[string]any{"model": "pendulum"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"model": "pendulum"},
 	}}
 }
 
@@ -75,24 +75,24 @@ func use(t *testing.T, config *rest.Config, whileOpen func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engines := client.Resource(v1.SchemeGroupVersion.WithResource("engines")).Namespace("default")
+	widgets := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Namespace("default")
 	sameIdentity(t, config)
-	begin, err := engines.List(t.Context(), metav1.ListOptions{})
+	begin, err := widgets.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
-	events, err := engines.Watch(t.Context(), metav1.ListOptions{ResourceVersion: begin.GetResourceVersion()})
+	events, err := widgets.Watch(t.Context(), metav1.ListOptions{ResourceVersion: begin.GetResourceVersion()})
 	if err != nil {
 		t.Fatalf("watch: %v", err)
 	}
 	defer events.Stop()
 
-	created, err := engines.Create(t.Context(), engine("w"), metav1.CreateOptions{})
+	created, err := widgets.Create(t.Context(), widget("w"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create: %v", err)
 	}
 	expect(t, events, watch.Added)
-	got, err := engines.Get(t.Context(), "w", metav1.GetOptions{})
+	got, err := widgets.Get(t.Context(), "w", metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("get: %v", err)
 	}
@@ -101,16 +101,16 @@ func use(t *testing.T, config *rest.Config, whileOpen func()) {
 	}
 	bigGet(t, config)
 	got.SetLabels(map[string]string{"updated": "yes"})
-	if _, err := engines.Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
+	if _, err := widgets.Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
 		t.Fatalf("update: %v", err)
 	}
 	expect(t, events, watch.Modified)
-	if _, err := engines.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"labels":{"patched":"yes"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := widgets.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"labels":{"patched":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatalf("patch: %v", err)
 	}
 	expect(t, events, watch.Modified)
 	talk(t, config, whileOpen)
-	if err := engines.Delete(t.Context(), "w", metav1.DeleteOptions{}); err != nil {
+	if err := widgets.Delete(t.Context(), "w", metav1.DeleteOptions{}); err != nil {
 		t.Fatalf("delete: %v", err)
 	}
 	expect(t, events, watch.Deleted)
@@ -140,7 +140,7 @@ func sameIdentity(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	body, err := client.RESTClient().Post().RequestURI(prefix + "/identityreviews").
-		Body([]byte(`{"apiVersion":"fixture.example.com/v1","kind":"IdentityReview"}`)).DoRaw(t.Context())
+		Body([]byte(`{"apiVersion":"workshop.example.com/v1","kind":"IdentityReview"}`)).DoRaw(t.Context())
 	if err != nil {
 		t.Fatalf("create an IdentityReview: %v: %s", err, body)
 	}
@@ -156,12 +156,12 @@ func sameIdentity(t *testing.T, config *rest.Config) {
 	}
 }
 
-// bigGet lists all items, uncompressed.
+// bigGet lists all gadgets, uncompressed.
 func bigGet(t testing.TB, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.DisableCompression = true
-	body, err := read(t.Context(), config, items)
+	body, err := read(t.Context(), config, gadgets)
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
@@ -174,7 +174,7 @@ func bigGet(t testing.TB, config *rest.Config) {
 	}
 }
 
-// talk has a conversation with the console of the engine, and calls whileOpen in the middle of it.
+// talk has a conversation with the console of the widget, and calls whileOpen in the middle of it.
 func talk(t *testing.T, config *rest.Config, whileOpen func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)

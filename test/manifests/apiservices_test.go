@@ -9,16 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/extension-apiserver/internal/registration"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
-// TestAPIServices: the file has the versions of the fixture.
+// TestAPIServices: the file has the versions of the sample.
 func TestAPIServices(t *testing.T) {
-	want, err := registration.Manifest(fixture.API().GroupVersions())
+	want, err := registration.Manifest(sample.API().GroupVersions())
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(fixtureFolder, "api", "apiservices.yaml")
+	file := filepath.Join(sampleFolder, "api", "apiservices.yaml")
 	if diff := cmp.Diff(string(want), readFile(t, file)); diff != "" {
 		t.Errorf("%s (-want +got); the command apiservices --kustomize prints it:\n%s", file, diff)
 	}

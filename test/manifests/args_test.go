@@ -19,13 +19,13 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture"
+	"example.com/extension-apiserver/sample"
 )
 
 // serverOptions are what the arguments of a container mean.
 func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	t.Helper()
-	options := apiserver.NewOptions(fixture.API())
+	options := apiserver.NewOptions(sample.API())
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	for _, section := range options.Flags().FlagSets {
 		fs.AddFlagSet(section)
@@ -42,7 +42,7 @@ func serverOptions(t testing.TB, args []string) *apiserver.Options {
 // TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from here.
 // All of them being right, what is left to complain of is that there is no cluster.
 func TestArguments(t *testing.T) {
-	binaries := map[string]string{"extension-apiserver": build(t, "test/fixture/server"), "certgen": build(t, "cmd/certgen")}
+	binaries := map[string]string{"extension-apiserver": build(t, "cmd/extension-apiserver"), "certgen": build(t, "cmd/certgen")}
 	mounts := t.TempDir()
 	if _, err := certs.Init(t.Context(), certs.InitOptions{
 		Dir: mounts, With: []string{}, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace},

@@ -32,13 +32,13 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// Names of the fixture's manifests.
+// Names in the manifests of the sample.
 const (
-	fixtureName      = "fixture-apiserver"
-	fixtureNamespace = "fixture-system"
-	certgenAccount   = fixtureName + "-certgen"
-	servingSecret    = fixtureName + "-serving"
-	caSecret         = fixtureName + "-serving-ca"
+	serverName      = "extension-apiserver"
+	serverNamespace = "workshop-system"
+	certgenAccount  = serverName + "-certgen"
+	servingSecret   = serverName + "-serving"
+	caSecret        = serverName + "-serving-ca"
 )
 
 // testCertgen runs certgen as its Job and its CronJob do, with their arguments and the rights of their ServiceAccount: three at
@@ -64,7 +64,7 @@ func testCertgen(c *cluster) {
 	}
 	// The Secret comes before the API, since the server needs it; the caBundle after.
 	c.eventually("the serving Secret", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(ctx, servingSecret, metav1.GetOptions{})
+		_, err := c.client.CoreV1().Secrets(serverNamespace).Get(ctx, servingSecret, metav1.GetOptions{})
 		return err
 	})
 	c.apply(c.pick(text, "APIService"))
@@ -77,10 +77,10 @@ func testCertgen(c *cluster) {
 	}
 	c.testReplacedSecrets(text, kubeconfig, args)
 	c.rotateCA(kubeconfig)
-	c.compareRights(fixtureNamespace, certgenAccount, objects, map[string]string{
-		"list endpointslices.discovery.k8s.io":                     "the Service has the name of a host here; the suite uninstall uses it on kind",
-		"get endpointslices.discovery.k8s.io /kubernetes":          "a kube-apiserver on 127.0.0.1 does not enter itself; the suite uninstall uses it on kind",
-		"create secrets " + fixtureNamespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
+	c.compareRights(serverNamespace, certgenAccount, objects, map[string]string{
+		"list endpointslices.discovery.k8s.io":                    "the Service has the name of a host here; the suite uninstall uses it on kind",
+		"get endpointslices.discovery.k8s.io /kubernetes":         "a kube-apiserver on 127.0.0.1 does not enter itself; the suite uninstall uses it on kind",
+		"create secrets " + serverNamespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
 	})
 	c.attackAPIServices(text, kubeconfig)
 	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
@@ -92,7 +92,7 @@ func testCertgen(c *cluster) {
 // refused, because the API trusts it, and nothing is changed.
 func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	c.Helper()
-	secrets := c.client.CoreV1().Secrets(fixtureNamespace)
+	secrets := c.client.CoreV1().Secrets(serverNamespace)
 	if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	c.Helper()
 	damage := `{"data":{"tls.crt":"ZGFtYWdlZA=="}}`
-	if _, stderr, err := c.kubectl("", "patch", "secret", caSecret, "--namespace", fixtureNamespace, "--type=merge", "--patch", damage); err != nil {
+	if _, stderr, err := c.kubectl("", "patch", "secret", caSecret, "--namespace", serverNamespace, "--type=merge", "--patch", damage); err != nil {
 		c.Fatalf("%v %s", err, stderr)
 	}
 	before := c.secrets()
@@ -175,14 +175,14 @@ func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 // checkCertificates: one CA, which signed the pair, and which every APIService trusts.
 func (c *cluster) checkCertificates() {
 	c.Helper()
-	ca, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
+	ca, err := c.client.CoreV1().Secrets(serverNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
 	if _, err := certs.ParseCA(ca.Data[certs.CertFile], ca.Data[certs.KeyFile], nil); err != nil {
 		c.Fatalf("CA in Secret: %v", err)
 	}
-	serving, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
+	serving, err := c.client.CoreV1().Secrets(serverNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func (c *cluster) checkCertificates() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	all, err := cluster.APIServices(c.Context(), certs.Service{Name: fixtureName, Namespace: fixtureNamespace})
+	all, err := cluster.APIServices(c.Context(), certs.Service{Name: serverName, Namespace: serverNamespace})
 	if err != nil || len(all) != 2 {
 		c.Fatalf("%d APIServices, %v; want 2", len(all), err)
 	}
@@ -218,7 +218,7 @@ func (c *cluster) certgen(kubeconfig string, args []string) (string, error) {
 
 func (c *cluster) accountKubeconfig(account string) string {
 	c.Helper()
-	kubeconfig, err := c.env.AccountKubeconfig(c.Context(), fixtureNamespace, account)
+	kubeconfig, err := c.env.AccountKubeconfig(c.Context(), serverNamespace, account)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func (c *cluster) secrets() string {
 	c.Helper()
 	out := ""
 	for _, name := range []string{servingSecret, caSecret} {
-		s, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), name, metav1.GetOptions{})
+		s, err := c.client.CoreV1().Secrets(serverNamespace).Get(c.Context(), name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			c.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 		c.Fatal(err)
 	}
 	patch := func(patch string) error {
-		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.fixture.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.workshop.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 	refused := func(err error) bool {
@@ -286,7 +286,7 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 			c.Errorf("%s: got %v, want it forbidden by the policy", name, err)
 		}
 	}
-	secret, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
+	secret, err := c.client.CoreV1().Secrets(serverNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 		c.Errorf("the caBundle alone: %v, want it allowed", err)
 	}
 	// An administrator may all that.
-	_, stderr, err := c.kubectl("", "annotate", "apiservice", "v1.fixture.example.com", "example.com/note=x")
+	_, stderr, err := c.kubectl("", "annotate", "apiservice", "v1.workshop.example.com", "example.com/note=x")
 	if err != nil {
 		c.Errorf("an administrator: %v %s", err, stderr)
 	}
@@ -313,7 +313,7 @@ func (c *cluster) rotateCA(kubeconfig string) {
 		}
 	}))
 	server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		secret, err := c.client.CoreV1().Secrets(fixtureNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
+		secret, err := c.client.CoreV1().Secrets(serverNamespace).Get(c.Context(), servingSecret, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -324,7 +324,7 @@ func (c *cluster) rotateCA(kubeconfig string) {
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	c.apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":{"type":"ExternalName","externalName":"localhost"}}`,
-		fixtureName, fixtureNamespace))
+		serverName, serverNamespace))
 	config, err := c.env.AdminConfig()
 	if err != nil {
 		c.Fatal(err)
@@ -333,7 +333,7 @@ func (c *cluster) rotateCA(kubeconfig string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	all, err := cluster.APIServices(c.Context(), certs.Service{Name: fixtureName, Namespace: fixtureNamespace})
+	all, err := cluster.APIServices(c.Context(), certs.Service{Name: serverName, Namespace: serverNamespace})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -343,8 +343,8 @@ func (c *cluster) rotateCA(kubeconfig string) {
 			c.Fatal(err)
 		}
 	}
-	args := []string{"rotate", rotation.ServingCA, "--secret=" + servingSecret, "--ca-secret=" + caSecret, "--service=" + fixtureName,
-		"--namespace=" + fixtureNamespace, "--hold=1s", "--kube-apiserver=" + config.Host}
+	args := []string{"rotate", rotation.ServingCA, "--secret=" + servingSecret, "--ca-secret=" + caSecret, "--service=" + serverName,
+		"--namespace=" + serverNamespace, "--hold=1s", "--kube-apiserver=" + config.Host}
 	before := c.secrets()
 	c.eventually("the API to answer, and certgen to replace its CA", func(context.Context) error {
 		out, err := c.certgen(kubeconfig, args)

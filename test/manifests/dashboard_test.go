@@ -340,10 +340,10 @@ func TestDashboardFails(t *testing.T) {
 	text := render(t, v)
 	for _, tc := range []struct{ from, to, want string }{
 		{`grafana_dashboard: "1"`, `grafana_dashboard: "2"`, "there are alerts and no dashboard"},
-		{`"uid": "fixture-apiserver"`, `"uid": "other"`, `the uid is "other"`},
-		{`"title": "fixture-apiserver"`, `"title": "other"`, `the title is "other"`},
-		{"target-directory: fixture-apiserver", "target-directory: other", `the folder is "other"`},
-		{"job='fixture-apiserver'}, job)", "job='other'}, job)", `no variables map["job":`},
+		{`"uid": "extension-apiserver"`, `"uid": "other"`, `the uid is "other"`},
+		{`"title": "extension-apiserver"`, `"title": "other"`, `the title is "other"`},
+		{"target-directory: extension-apiserver", "target-directory: other", `the folder is "other"`},
+		{"job='extension-apiserver'}, job)", "job='other'}, job)", `no variables map["job":`},
 		{`"query": "()v1[.]`, `"query": "()v2[.]`, `no variables map["apiservices":`},
 		{`"schemaVersion": 39`, `"schemaVersion": 38`, "schemaVersion 38"},
 		{`"editable": false`, `"editable": true`, "editable false"},

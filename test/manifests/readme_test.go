@@ -39,7 +39,7 @@ func TestReadme(t *testing.T) {
 		content, _, _ = strings.Cut(content, "```")
 		writeFile(t, filepath.Join(dir, path), content)
 	}
-	writeFile(t, filepath.Join(dir, "api", "apiservices.yaml"), readFile(t, filepath.Join(fixtureFolder, "api", "apiservices.yaml")))
+	writeFile(t, filepath.Join(dir, "api", "apiservices.yaml"), readFile(t, filepath.Join(sampleFolder, "api", "apiservices.yaml")))
 	text = kustomize(t, filepath.Join(dir, "cluster-1"))
 	for _, want := range []string{
 		"name: widgets-apiserver\n  namespace: widgets-system\n", "https://10.0.0.11:2379", "10.100.0.0/16",

@@ -25,32 +25,19 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// folder is that of the manifests, fixtureFolder that of a project with them.
+// folder is that of the manifests, sampleFolder that of a project with them.
 var (
-	folder        = filepath.Join("..", "..", "manifests")
-	fixtureFolder = filepath.Join("..", "..", "test", "fixture", "manifests")
+	folder       = filepath.Join("..", "..", "manifests")
+	sampleFolder = filepath.Join("..", "..", "sample", "manifests")
 )
 
 // variant is something that a user can apply, or components on the base alone.
 type variant struct {
 	name       string
-	project    string   // the folder of a project; empty means that of the fixture
+	project    string   // the folder of a project; empty means that of the sample
 	overlay    string   // of the project, or empty:
 	components []string // on the base
 	names      string   // a kustomization of names instead of that of the project; for components only
-}
-
-// projects are the folders of the fixture and, while it is there, of the sample.
-func projects(t testing.TB) []string {
-	t.Helper()
-	out, err := filepath.Glob(filepath.Join("..", "..", "*", "manifests", "names"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range out {
-		out[i] = filepath.Dir(out[i])
-	}
-	return append(out, fixtureFolder)
 }
 
 // overlays are those of a project.
@@ -59,15 +46,13 @@ func overlays(t testing.TB, project string) []string {
 	return slices.DeleteFunc(folders(t, project), func(name string) bool { return name == "api" || name == "names" })
 }
 
-// variants are all overlays, and of the fixture the base, every component on it, and on a StatefulSet those components that change
+// variants are all overlays, the base of the sample, every component on it, and on a StatefulSet those components that change
 // the workload.
 func variants(t testing.TB) []variant {
 	t.Helper()
 	out := []variant{{name: "base"}}
-	for _, project := range projects(t) {
-		for _, name := range overlays(t, project) {
-			out = append(out, variant{name: filepath.Join(filepath.Base(filepath.Dir(project)), name), project: project, overlay: name})
-		}
+	for _, name := range overlays(t, sampleFolder) {
+		out = append(out, variant{name: name, overlay: name})
 	}
 	for _, name := range folders(t, filepath.Join(folder, "components")) {
 		out = append(out, variant{name: "base+" + name, components: []string{name}})
@@ -98,7 +83,7 @@ func folders(t testing.TB, in string) []string {
 func render(t testing.TB, v variant) string {
 	t.Helper()
 	if v.project == "" {
-		v.project = fixtureFolder
+		v.project = sampleFolder
 	}
 	if v.overlay != "" {
 		return kustomize(t, filepath.Join(v.project, v.overlay))

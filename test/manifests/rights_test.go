@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 	"example.com/extension-apiserver/test/rights"
 )
 
@@ -59,27 +59,27 @@ func (c *cluster) exercise() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	engine := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(readFile(c, "../fixture/objects/engine.yaml")), &engine.Object); err != nil {
+	widget := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(readFile(c, "../../sample/objects/widget.yaml")), &widget.Object); err != nil {
 		c.Fatal(err)
 	}
-	resources := install.GroupVersions[0].WithResource("engines")
-	engines, counted := dynamic.NewForConfigOrDie(config).Resource(resources), corev1.ResourceName("count/"+resources.GroupResource().String())
-	engine.SetNamespace("nowhere")
-	if _, err := engines.Namespace("nowhere").Create(c.Context(), engine, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+	resources := install.GroupVersions()[0].WithResource("widgets")
+	widgets, counted := dynamic.NewForConfigOrDie(config).Resource(resources), corev1.ResourceName("count/"+resources.GroupResource().String())
+	widget.SetNamespace("nowhere")
+	if _, err := widgets.Namespace("nowhere").Create(c.Context(), widget, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		c.Errorf("create in a namespace that does not exist: %v, want NotFound", err)
 	}
 	if _, err := c.client.CoreV1().ResourceQuotas("default").Create(c.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "engines"},
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1000")}},
 	}, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	engine.SetNamespace("default")
+	widget.SetNamespace("default")
 	// kube-controller-manager looks for new kinds each 30 s, and at a quota again when its spec changes.
 	allowed := int64(1000)
 	c.env.Eventually(c, "kube-controller-manager to count for the quota", 2*patience, func(ctx context.Context) error {
-		quota, err := c.client.CoreV1().ResourceQuotas("default").Get(ctx, "engines", metav1.GetOptions{})
+		quota, err := c.client.CoreV1().ResourceQuotas("default").Get(ctx, "widgets", metav1.GetOptions{})
 		if err != nil || len(quota.Status.Used) > 0 {
 			return err
 		}
@@ -88,11 +88,11 @@ func (c *cluster) exercise() {
 		_, err = c.client.CoreV1().ResourceQuotas("default").Update(ctx, quota, metav1.UpdateOptions{})
 		return errors.Join(errors.New("no status yet"), err)
 	})
-	c.env.Eventually(c, "an engine booked by the server", 2*patience, func(ctx context.Context) error {
-		engine.SetName("")
-		engine.SetGenerateName("booked-")
-		_, err := engines.Namespace("default").Create(ctx, engine, metav1.CreateOptions{})
-		if used, _ := rights.Requests([]byte(readFile(c, c.audit)), userName(envtest.Namespace, envtest.ServiceName)); err == nil && !slices.Contains(used, "update resourcequotas/status default/engines") {
+	c.env.Eventually(c, "a widget booked by the server", 2*patience, func(ctx context.Context) error {
+		widget.SetName("")
+		widget.SetGenerateName("booked-")
+		_, err := widgets.Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
+		if used, _ := rights.Requests([]byte(readFile(c, c.audit)), userName(envtest.Namespace, envtest.ServiceName)); err == nil && !slices.Contains(used, "update resourcequotas/status default/widgets") {
 			err = errors.New("the server has not booked it: it does not know the quota yet")
 		}
 		return err

@@ -174,12 +174,10 @@ func TestKustomizations(t *testing.T) {
 	for _, name := range folders(t, filepath.Join(folder, "components")) {
 		fields[filepath.Join(folder, "components", name)] = append(common, "patches", "replacements", "configMapGenerator")
 	}
-	for _, project := range projects(t) {
-		fields[filepath.Join(project, "api")] = append(common, "images")
-		fields[filepath.Join(project, "names")] = []string{"apiVersion", "kind", "namespace", "namePrefix"}
-		for _, name := range overlays(t, project) {
-			fields[filepath.Join(project, name)] = append(common, "components")
-		}
+	fields[filepath.Join(sampleFolder, "api")] = append(common, "images")
+	fields[filepath.Join(sampleFolder, "names")] = []string{"apiVersion", "kind", "namespace", "namePrefix"}
+	for _, name := range overlays(t, sampleFolder) {
+		fields[filepath.Join(sampleFolder, name)] = append(common, "components")
 	}
 	for dir, allowed := range fields {
 		text := readFile(t, filepath.Join(dir, "kustomization.yaml"))

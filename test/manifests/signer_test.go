@@ -21,9 +21,9 @@ func TestSigner(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "signer", "kustomization.yaml"), block)
-	writeFile(t, filepath.Join(dir, "kustomization.yaml"), "resources: ["+relative(t, dir, filepath.Join(fixtureFolder, "api"))+"]\ncomponents: ["+strings.Join([]string{
+	writeFile(t, filepath.Join(dir, "kustomization.yaml"), "resources: ["+relative(t, dir, filepath.Join(sampleFolder, "api"))+"]\ncomponents: ["+strings.Join([]string{
 		relative(t, dir, filepath.Join(folder, "components", "certificates-certgen")), "signer",
-		relative(t, dir, filepath.Join(fixtureFolder, "names")), relative(t, dir, filepath.Join(folder, "names")),
+		relative(t, dir, filepath.Join(sampleFolder, "names")), relative(t, dir, filepath.Join(folder, "names")),
 	}, ", ")+"]\n")
 	objects := parse(t, kustomize(t, dir))
 	jobs, cronJobs := only[batchv1.Job](t, objects, "Job"), only[batchv1.CronJob](t, objects, "CronJob")

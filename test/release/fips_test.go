@@ -61,10 +61,10 @@ func TestFIPSServes(t *testing.T) {
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			e := envtest.New(t, tc.options)
-			const item = "test/fixture/objects/item.yaml"
-			for _, args := range [][]string{{"create", "-f", item}, {"get", "-f", item, "-o", "name"}} {
+			const gadget = "sample/objects/gadget.yaml"
+			for _, args := range [][]string{{"create", "-f", gadget}, {"get", "-f", gadget, "-o", "name"}} {
 				out, stderr, err := envtest.Kubectl{}.Run(t.Context(), e, args...)
-				if err != nil || !strings.HasPrefix(out, "item.fixture.example.com/fixture") {
+				if err != nil || !strings.HasPrefix(out, "gadget.workshop.example.com/sample") {
 					t.Errorf("kubectl %s: got %q, %v\n%s", strings.Join(args, " "), out, err, stderr)
 				}
 			}
@@ -73,7 +73,7 @@ func TestFIPSServes(t *testing.T) {
 	}
 }
 
-const serverName = "fixture-apiserver"
+const serverName = "extension-apiserver"
 
 // onlyApproved is the server in the mode fips140=only, with no other process of the environment in it.
 func onlyApproved(t *testing.T, server string) string {

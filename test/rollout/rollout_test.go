@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -54,7 +54,7 @@ func TestRollout(t *testing.T) {
 				t.Fatal(err)
 			}
 			routes := followReadiness(t, e)
-			l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "rollout", Tolerate: tc.tolerate})
+			l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "rollout", Tolerate: tc.tolerate})
 			l.Await(perRollout)
 			for round := 1; round <= least || l.Total() < requests; round++ {
 				replaceServers(t, e, e.Servers[:replaced], l, routes, fmt.Sprintf("round %d, ", round))

@@ -14,7 +14,7 @@ import (
 	"example.com/extension-apiserver/internal/controlplane"
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -70,7 +70,7 @@ func TestUpgrade(t *testing.T) {
 // build is a program of our server, and the version of Kubernetes whose libraries are in it.
 type build struct{ program, libraries string }
 
-// buildServer builds the server of the fixture with the libraries of a version of Kubernetes, or with those of the kit.
+// buildServer builds the server of the sample with the libraries of a version of Kubernetes, or with those of the kit.
 func buildServer(t *testing.T, root, libraries string) build {
 	t.Helper()
 	tree := scripttest.CopyTree(t, root)
@@ -78,7 +78,7 @@ func buildServer(t *testing.T, root, libraries string) build {
 		scripttest.Shell(t, tree, "scripts/libraries.sh "+libraries)
 	}
 	dir := t.TempDir()
-	scripttest.Shell(t, tree, "scripts/build.sh ./test/fixture/server", "OUT="+dir)
+	scripttest.Shell(t, tree, "scripts/build.sh ./cmd/extension-apiserver", "OUT="+dir)
 	version := scripttest.Shell(t, tree, "go list -m -f '{{.Version}}' k8s.io/apiserver")
 	return build{filepath.Join(dir, "server"), "v1" + strings.TrimPrefix(strings.TrimSpace(version), "v0")}
 }
@@ -121,7 +121,7 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string, watches int,
 	for _, i := range through {
 		configs = append(configs, all[i])
 	}
-	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: prefix, Watches: watches})
+	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: prefix, Watches: watches})
 }
 
 // wantVersions asks each kube-apiserver and each of our servers.

@@ -71,13 +71,13 @@ func TestBlockedAndAborted(t *testing.T) {
 	}
 	refused(`"helm"`)
 	takeOver(t, c)
-	annotate("demo/engines")
+	annotate("demo/widgets")
 	refused("cert-manager keeps its caBundle")
 	annotate(nil)
 	if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, "stage", true); outcome != "killed" {
 		t.Fatalf("certgen was not killed in its first step: %s\n%s", outcome, stderr)
 	}
-	annotate("demo/engines")
+	annotate("demo/widgets")
 	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust stopped") || !strings.Contains(stderr, "cert-manager keeps its caBundle") {
 		t.Errorf("exit code %d, want 3 and the reason:\n%s", code, stderr)
 	}

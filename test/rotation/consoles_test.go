@@ -24,7 +24,7 @@ const keptOpen = 2
 type consoles struct {
 	t             *testing.T
 	configs       []*rest.Config
-	engine        string
+	widget        string
 	open          []*console.Console
 	opened, lines int
 }
@@ -39,16 +39,16 @@ func openConsoles(t *testing.T, e *envtest.Environment) *consoles {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &consoles{t: t, configs: configs, engine: "rotated"}
-	engines := schema.GroupVersionResource{Group: "fixture.example.com", Version: "v1", Resource: "engines"}
-	if _, err := client.Resource(engines).Namespace(metav1.NamespaceDefault).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "fixture.example.com/v1", "kind": "Engine", "metadata": map[string]any{"name": c.engine}, "spec": map[string]any{"model": "pendulum"},
+	c := &consoles{t: t, configs: configs, widget: "rotated"}
+	widgets := schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "widgets"}
+	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "workshop.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": c.widget}, "spec": map[string]any{"model": "pendulum"},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for range keptOpen {
 		for _, config := range configs {
-			c.open = append(c.open, console.Open(t.Context(), t, config, metav1.NamespaceDefault, c.engine))
+			c.open = append(c.open, console.Open(t.Context(), t, config, metav1.NamespaceDefault, c.widget))
 		}
 	}
 	c.use("before")
@@ -63,7 +63,7 @@ func (c *consoles) use(step string) {
 		c.lines++
 	}
 	for _, config := range c.configs {
-		opened := console.Open(c.t.Context(), c.t, config, metav1.NamespaceDefault, c.engine)
+		opened := console.Open(c.t.Context(), c.t, config, metav1.NamespaceDefault, c.widget)
 		opened.Echo(c.t, "opened in "+step+" through "+config.Host)
 		c.lines++
 		c.close(opened, "opened in "+step)

@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -55,7 +55,7 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: prefix, Watches: 2})
+	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: prefix, Watches: 2})
 }
 
 // newCluster is what certgen opens, with connections from the host of the first kube-apiserver.

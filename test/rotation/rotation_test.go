@@ -19,7 +19,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
 	"example.com/extension-apiserver/internal/rotation"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/test/load"
 )
 
@@ -99,7 +99,7 @@ func TestTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	var taken atomic.Bool
-	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "taken", Tolerate: func(string, error) bool { return taken.Load() }})
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "taken", Tolerate: func(string, error) bool { return taken.Load() }})
 	defer l.End()
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
 	old, before := certificate(t, serving), bundle(t, filepath.Join(serving, certs.BundleFile))
@@ -162,7 +162,7 @@ func TestEndpointAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var away atomic.Bool
-	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Item"), Prefix: "away", Tolerate: func(string, error) bool { return away.Load() }})
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "away", Tolerate: func(string, error) bool { return away.Load() }})
 	defer l.End()
 	var back, finished time.Time
 	opts := rotation.Options{

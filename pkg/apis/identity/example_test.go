@@ -14,8 +14,8 @@ import (
 // A client registers the kind in the group that it found it in.
 func ExampleAddToScheme() {
 	scheme := runtime.NewScheme()
-	identity.AddToScheme(scheme, schema.GroupVersion{Group: "fixture.example.com", Version: "v1"})
-	obj, err := scheme.New(schema.GroupVersionKind{Group: "fixture.example.com", Version: "v1", Kind: "IdentityReview"})
+	identity.AddToScheme(scheme, schema.GroupVersion{Group: "workshop.example.com", Version: "v1"})
+	obj, err := scheme.New(schema.GroupVersionKind{Group: "workshop.example.com", Version: "v1", Kind: "IdentityReview"})
 	fmt.Printf("%T %v\n", obj, err)
 	// Output: *identity.IdentityReview <nil>
 }

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/extension-apiserver/pkg/registry/strategy"
-	"example.com/extension-apiserver/test/fixture/api"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // The strategy of a kind embeds Base, and says only what is special about the kind.
-type itemStrategy struct{ strategy.Base }
+type gadgetStrategy struct{ strategy.Base }
 
-func (itemStrategy) NamespaceScoped() bool { return false }
+func (gadgetStrategy) NamespaceScoped() bool { return false }
 
 // The status is not written through the main resource, in any version.
 func ExampleBase_ResetFields() {
@@ -23,11 +23,11 @@ func ExampleBase_ResetFields() {
 	if err := install.AddToScheme(scheme); err != nil {
 		fmt.Println(err)
 	}
-	s := itemStrategy{strategy.New(scheme, api.GroupName)}
+	s := gadgetStrategy{strategy.New(scheme, workshop.GroupName)}
 	for version, fields := range s.ResetFields("status") {
 		fmt.Println(version, fields)
 	}
 	// Unordered output:
-	// fixture.example.com/v1 .status
-	// fixture.example.com/v1alpha1 .status
+	// workshop.example.com/v1 .status
+	// workshop.example.com/v1alpha1 .status
 }

@@ -28,10 +28,10 @@ func New(scheme *runtime.Scheme, group string) Base {
 }
 
 // AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
-func (Base) AllowCreateOnUpdate() bool { return false }
+func (Base) AllowCreateOnUpdate(context.Context) bool { return false }
 
 // AllowUnconditionalUpdate implements rest.RESTUpdateStrategy.
-func (Base) AllowUnconditionalUpdate() bool { return true }
+func (Base) AllowUnconditionalUpdate(context.Context) bool { return true }
 
 // Canonicalize implements rest.RESTCreateStrategy and rest.RESTUpdateStrategy.
 func (Base) Canonicalize(runtime.Object) {}
@@ -42,14 +42,13 @@ func (Base) WarningsOnCreate(context.Context, runtime.Object) []string { return 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
 func (Base) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }
 
-// Enforce returns the errors of the generated rules of the request's version together with those of the hand-written ones.
-// old is nil on create. The library only compares the two unless it is asked to enforce.
+// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors. old is nil on create.
 func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {
 	op := operation.Create
 	if old != nil {
 		op = operation.Update
 	}
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.WithDeclarativeEnforcement())
+	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.DeclarativeValidationConfig{})
 }
 
 // ResetFields says for every served version that the top-level fields are reset: a version that is left out would let

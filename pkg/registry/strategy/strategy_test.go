@@ -18,33 +18,33 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"example.com/extension-apiserver/test/fixture/api"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 func newBase() Base {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
-	return New(scheme, api.GroupName)
+	return New(scheme, workshop.GroupName)
 }
 
-func item(purpose string, precision int32) *api.Item {
-	return &api.Item{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: api.ItemSpec{Purpose: purpose, Precision: &precision}}
+func gadget(purpose string, precision int32) *workshop.Gadget {
+	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
 }
 
 // TestBase pins what a kind promises that says nothing else: no PUT creates, a PUT without a resourceVersion is taken, and
 // there are no warnings.
 func TestBase(t *testing.T) {
 	b := newBase()
-	if b.AllowCreateOnUpdate() {
+	if b.AllowCreateOnUpdate(t.Context()) {
 		t.Error("PUT of an object that does not exist: got create, want not found")
 	}
-	if !b.AllowUnconditionalUpdate() {
+	if !b.AllowUnconditionalUpdate(t.Context()) {
 		t.Error("PUT without a resourceVersion: got refused, want accepted")
 	}
 	// Both are full of what a kind could warn of.
-	obj, old := item("", -1), item(strings.Repeat("x", 1000), 99)
+	obj, old := gadget("", -1), gadget(strings.Repeat("x", 1000), 99)
 	if got := b.WarningsOnCreate(t.Context(), obj); got != nil {
 		t.Errorf("warnings on create: got %q, want none", got)
 	}
@@ -52,16 +52,16 @@ func TestBase(t *testing.T) {
 		t.Errorf("warnings on update: got %q, want none", got)
 	}
 	b.Canonicalize(obj)
-	if diff := cmp.Diff(item("", -1), obj); diff != "" {
+	if diff := cmp.Diff(gadget("", -1), obj); diff != "" {
 		t.Errorf("canonical form (-want +got):\n%s", diff)
 	}
 	kinds, _, err := b.ObjectKinds(obj)
-	if want := api.SchemeGroupVersion.WithKind("Item"); err != nil || !slices.Contains(kinds, want) {
-		t.Errorf("kinds of a item: got %v and error %v, want %s", kinds, err, want)
+	if want := workshop.SchemeGroupVersion.WithKind("Gadget"); err != nil || !slices.Contains(kinds, want) {
+		t.Errorf("kinds of a gadget: got %v and error %v, want %s", kinds, err, want)
 	}
-	first, second := b.GenerateName("item-"), b.GenerateName("item-")
-	if !strings.HasPrefix(first, "item-") || first == second || len(first) == len("item-") {
-		t.Errorf("names for generateName item-: got %q and %q, want two names with that prefix", first, second)
+	first, second := b.GenerateName("gadget-"), b.GenerateName("gadget-")
+	if !strings.HasPrefix(first, "gadget-") || first == second || len(first) == len("gadget-") {
+		t.Errorf("names for generateName gadget-: got %q and %q, want two names with that prefix", first, second)
 	}
 }
 
@@ -70,20 +70,20 @@ func TestEnforce(t *testing.T) {
 	byHand := field.ErrorList{field.Forbidden(field.NewPath("spec", "purpose"), "not on a Sunday")}
 	for _, tc := range []struct {
 		name        string
-		obj, old    *api.Item
+		obj, old    *workshop.Gadget
 		handwritten field.ErrorList
 		want        []string
 	}{
-		{"create", item("measures", 6), nil, nil, nil},
-		{"create against a tag", item("measures", 7), nil, nil, []string{"spec.precision: Invalid value"}},
-		{"create against two tags", item("", -1), nil, nil, []string{"spec.precision: Invalid value", "spec.purpose: Required value"}},
-		{"create against a rule written by hand", item("measures", 6), nil, byHand, []string{"spec.purpose: Forbidden"}},
-		{"create against both", item("measures", 7), nil, byHand, []string{"spec.precision: Invalid value", "spec.purpose: Forbidden"}},
-		{"update", item("measures", 6), item("measures", 5), nil, nil},
-		{"update against a tag", item("measures", 7), item("measures", 5), nil, []string{"spec.precision: Invalid value"}},
-		{"update against a rule written by hand", item("measures", 6), item("measures", 5), byHand, []string{"spec.purpose: Forbidden"}},
+		{"create", gadget("measures", 6), nil, nil, nil},
+		{"create against a tag", gadget("measures", 7), nil, nil, []string{"spec.precision: Invalid value"}},
+		{"create against two tags", gadget("", -1), nil, nil, []string{"spec.precision: Invalid value", "spec.purpose: Required value"}},
+		{"create against a rule written by hand", gadget("measures", 6), nil, byHand, []string{"spec.purpose: Forbidden"}},
+		{"create against both", gadget("measures", 7), nil, byHand, []string{"spec.precision: Invalid value", "spec.purpose: Forbidden"}},
+		{"update", gadget("measures", 6), gadget("measures", 5), nil, nil},
+		{"update against a tag", gadget("measures", 7), gadget("measures", 5), nil, []string{"spec.precision: Invalid value"}},
+		{"update against a rule written by hand", gadget("measures", 6), gadget("measures", 5), byHand, []string{"spec.purpose: Forbidden"}},
 		// The object is older than the rule.
-		{"update elsewhere", item("weighs", 7), item("measures", 7), nil, nil},
+		{"update elsewhere", gadget("weighs", 7), gadget("measures", 7), nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var old runtime.Object
@@ -104,7 +104,7 @@ func TestEnforce(t *testing.T) {
 
 // TestEnforceWithoutVersion: where it is not known which version's rules hold, nothing is let through.
 func TestEnforceWithoutVersion(t *testing.T) {
-	got := newBase().Enforce(t.Context(), item("measures", 6), nil, nil)
+	got := newBase().Enforce(t.Context(), gadget("measures", 6), nil, nil)
 	if len(got) != 1 || got[0].Type != field.ErrorTypeInternal {
 		t.Errorf("errors of a valid object without a request: got %v, want one internal error", got)
 	}
@@ -114,16 +114,16 @@ func requestContext(t *testing.T) context.Context {
 	t.Helper()
 	gv := v1.SchemeGroupVersion
 	return genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{
-		IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "items",
+		IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "gadgets",
 	})
 }
 
 // TestResetFields: all served versions have their fields reset, and no others.
 func TestResetFields(t *testing.T) {
 	base := newBase()
-	added := schema.GroupVersion{Group: api.GroupName, Version: "v99"}
-	base.AddKnownTypes(added, &api.Item{})
-	versions := append(slices.Clone(install.GroupVersions), added)
+	added := schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}
+	base.AddKnownTypes(added, &workshop.Gadget{})
+	versions := append(slices.Clone(install.GroupVersions()), added)
 	utilruntime.Must(base.SetVersionPriority(versions...))
 	got := base.ResetFields("status", "metadata")
 	want := fieldpath.NewSet(fieldpath.MakePathOrDie("status"), fieldpath.MakePathOrDie("metadata"))

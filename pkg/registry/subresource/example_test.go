@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/registry/subresource"
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // A WebSocket begins with a GET, which is authorized as get; what it opens takes the right to create it.
@@ -31,10 +31,10 @@ func ExampleEnsureAuthorized() {
 	})
 	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "jane"})
 	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Verb: "get", APIGroup: "fixture.example.com", APIVersion: "v1", Resource: "items", Subresource: "console", Name: "ruler",
+		IsResourceRequest: true, Verb: "get", APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets", Subresource: "console", Name: "ruler",
 	})
 	fmt.Println(subresource.EnsureAuthorized(ctx, readOnly, "create", "console"))
-	// Output: items.fixture.example.com "ruler" is forbidden: User "jane" cannot create resource "items/console" in API group "fixture.example.com" at the cluster scope
+	// Output: gadgets.workshop.example.com "ruler" is forbidden: User "jane" cannot create resource "gadgets/console" in API group "workshop.example.com" at the cluster scope
 }
 
 // A kind with a subresource that says each line again, louder: NewStorage returns both. What the session does needs no
@@ -52,18 +52,18 @@ func ExampleNewStream() {
 	}
 	newStorage := func(store *genericregistry.Store, a authorizer.Authorizer) map[string]rest.Storage {
 		return map[string]rest.Storage{
-			"items":       store,
-			"items/shout": subresource.NewStream(store, a, "shout", shout),
+			"gadgets":       store,
+			"gadgets/shout": subresource.NewStream(store, a, "shout", shout),
 		}
 	}
 	var a authorizer.Authorizer // the server's
-	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &api.Item{} }}, a)
-	fmt.Printf("%T\n", storage["items/shout"].New())
+	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &workshop.Gadget{} }}, a)
+	fmt.Printf("%T\n", storage["gadgets/shout"].New())
 
 	if err := shout(context.Background(), "ruler", strings.NewReader("good morning\n"), os.Stdout, os.Stderr); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// *api.Item
+	// *workshop.Gadget
 	// ruler: GOOD MORNING!
 }

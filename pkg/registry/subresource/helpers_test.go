@@ -24,13 +24,13 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"example.com/extension-apiserver/pkg/registry/strategy"
-	"example.com/extension-apiserver/test/fixture/api"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // group is that of the requests; its versions are only names here.
-const group = api.GroupName
+const group = workshop.GroupName
 
 // rules are those of the main resource: an update of the purpose passes.
 type rules struct {
@@ -41,7 +41,7 @@ type rules struct {
 }
 
 func (rules) NamespaceScoped() bool                                    { return false }
-func (r rules) AllowCreateOnUpdate() bool                              { return r.createOnUpdate }
+func (r rules) AllowCreateOnUpdate(context.Context) bool               { return r.createOnUpdate }
 func (rules) PrepareForCreate(context.Context, runtime.Object)         {}
 func (rules) Validate(context.Context, runtime.Object) field.ErrorList { return nil }
 func (rules) PrepareForUpdate(_ context.Context, _, _ runtime.Object)  {}
@@ -93,22 +93,22 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
 	AddScaleToScheme(scheme)
-	r.Base = strategy.New(scheme, api.GroupName)
+	r.Base = strategy.New(scheme, workshop.GroupName)
 	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))
 	config.Transport.ServerList = []string{endpoint()}
 	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &api.Item{} },
-		NewListFunc:               func() runtime.Object { return &api.ItemList{} },
-		DefaultQualifiedResource:  api.Resource("items"),
-		SingularQualifiedResource: api.Resource("item"),
+		NewFunc:                   func() runtime.Object { return &workshop.Gadget{} },
+		NewListFunc:               func() runtime.Object { return &workshop.GadgetList{} },
+		DefaultQualifiedResource:  workshop.Resource("gadgets"),
+		SingularQualifiedResource: workshop.Resource("gadget"),
 		CreateStrategy:            r,
 		UpdateStrategy:            r,
 		DeleteStrategy:            r,
 		ResetFieldsStrategy:       r,
-		TableConvertor:            rest.NewDefaultTableConvertor(api.Resource("items")),
+		TableConvertor:            rest.NewDefaultTableConvertor(workshop.Resource("gadgets")),
 	}
 	options := generic.RESTOptions{
-		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage, ResourcePrefix: "items",
+		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage, ResourcePrefix: "gadgets",
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options}); err != nil {
 		t.Fatal(err)
@@ -122,32 +122,32 @@ func in(t *testing.T, version string) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone)
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Verb: "update", APIGroup: group, APIVersion: version, Resource: "items",
+		IsResourceRequest: true, Verb: "update", APIGroup: group, APIVersion: version, Resource: "gadgets",
 	})
 }
 
-// create stores a item of precision 2, with the owners of its fields.
-func create(t *testing.T, store *genericregistry.Store, name string, owners ...metav1.ManagedFieldsEntry) *api.Item {
+// create stores a gadget of precision 2, with the owners of its fields.
+func create(t *testing.T, store *genericregistry.Store, name string, owners ...metav1.ManagedFieldsEntry) *workshop.Gadget {
 	t.Helper()
-	item := &api.Item{
+	gadget := &workshop.Gadget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}, ManagedFields: owners},
-		Spec:       api.ItemSpec{Purpose: "measures", Precision: new(int32(2))},
+		Spec:       workshop.GadgetSpec{Purpose: "measures", Precision: new(int32(2))},
 	}
-	obj, err := store.Create(in(t, "v1"), item, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	obj, err := store.Create(in(t, "v1"), gadget, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*api.Item)
+	return obj.(*workshop.Gadget)
 }
 
-// get returns the item as it is stored.
-func get(t *testing.T, store *genericregistry.Store, name string) *api.Item {
+// get returns the gadget as it is stored.
+func get(t *testing.T, store *genericregistry.Store, name string) *workshop.Gadget {
 	t.Helper()
 	obj, err := store.Get(in(t, "v1"), name, &metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*api.Item)
+	return obj.(*workshop.Gadget)
 }
 
 // change is a request that gets the object (the scale) and returns it changed, as a patch does.

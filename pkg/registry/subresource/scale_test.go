@@ -21,18 +21,18 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// scaling takes the precision of a item for its replicas; in v2 the field would be elsewhere.
+// scaling takes the precision of a gadget for its replicas; in v2 the field would be elsewhere.
 var scaling = Scaling{
 	Scale: func(obj runtime.Object) *autoscalingv1.Scale {
 		return &autoscalingv1.Scale{
-			Spec:   autoscalingv1.ScaleSpec{Replicas: *obj.(*api.Item).Spec.Precision},
+			Spec:   autoscalingv1.ScaleSpec{Replicas: *obj.(*workshop.Gadget).Spec.Precision},
 			Status: autoscalingv1.ScaleStatus{Replicas: 1, Selector: "a=b"},
 		}
 	},
-	SetReplicas: func(obj runtime.Object, replicas int32) { obj.(*api.Item).Spec.Precision = &replicas },
+	SetReplicas: func(obj runtime.Object, replicas int32) { obj.(*workshop.Gadget).Spec.Precision = &replicas },
 	ReplicasPaths: managedfields.ResourcePathMappings{
 		group + "/v1": fieldpath.MakePathOrDie("spec", "precision"),
 		group + "/v2": fieldpath.MakePathOrDie("spec", "places", "wanted"),
@@ -46,8 +46,8 @@ func newScale(t *testing.T, r rules) (*scaleREST, *genericregistry.Store) {
 	return NewScale(store, scaling).(*scaleREST), store
 }
 
-// scaleOf is what a client sees of a item.
-func scaleOf(g *api.Item) *autoscalingv1.Scale {
+// scaleOf is what a client sees of a gadget.
+func scaleOf(g *workshop.Gadget) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion, CreationTimestamp: g.CreationTimestamp},
 		Spec:       autoscalingv1.ScaleSpec{Replicas: *g.Spec.Precision},
@@ -72,12 +72,12 @@ func TestScaleKind(t *testing.T) {
 // TestScaleGet: the scale has the identity of its object, and none of the object's labels or owners.
 func TestScaleGet(t *testing.T) {
 	r, store := newScale(t, rules{})
-	item := create(t, store, "g", applier("kubectl", "v1", inV1))
+	gadget := create(t, store, "g", applier("kubectl", "v1", inV1))
 	got, err := r.Get(in(t, "v1"), "g", &metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(runtime.Object(scaleOf(item)), got); diff != "" {
+	if diff := cmp.Diff(runtime.Object(scaleOf(gadget)), got); diff != "" {
 		t.Errorf("scale (-want +got):\n%s", diff)
 	}
 	table, err := r.ConvertToTable(in(t, "v1"), got, nil)
@@ -88,11 +88,11 @@ func TestScaleGet(t *testing.T) {
 		t.Errorf("table of the scale: got rows %v, want one that begins with g", table.Rows)
 	}
 	if _, err := r.Get(in(t, "v1"), "nobody", &metav1.GetOptions{}); !noNobody(err) {
-		t.Errorf("scale of a item that is not there: got %v, want that nobody is not found", err)
+		t.Errorf("scale of a gadget that is not there: got %v, want that nobody is not found", err)
 	}
 }
 
-// noNobody says whether the error is that there is no item of the name nobody.
+// noNobody says whether the error is that there is no gadget of the name nobody.
 func noNobody(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details.Name == "nobody"
@@ -104,23 +104,23 @@ func TestScaleUpdate(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// put is a whole scale, patch a change of the stored one.
-		put    func(*api.Item) *autoscalingv1.Scale
+		put    func(*workshop.Gadget) *autoscalingv1.Scale
 		patch  func(*autoscalingv1.Scale)
 		reason metav1.StatusReason
 	}{
-		{"put", func(g *api.Item) *autoscalingv1.Scale {
+		{"put", func(g *workshop.Gadget) *autoscalingv1.Scale {
 			scale := scaleOf(g)
 			scale.Labels = map[string]string{"x": "y"}
 			scale.Spec.Replicas = 5
 			return scale
 		}, nil, ""},
-		{"put without resourceVersion", func(*api.Item) *autoscalingv1.Scale {
+		{"put without resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
 			return &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, ""},
-		{"put with a stale resourceVersion", func(*api.Item) *autoscalingv1.Scale {
+		{"put with a stale resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
 			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}, Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, metav1.StatusReasonConflict},
-		{"put with the UID of another", func(*api.Item) *autoscalingv1.Scale {
+		{"put with the UID of another", func(*workshop.Gadget) *autoscalingv1.Scale {
 			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "other"}, Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, metav1.StatusReasonConflict},
 		{"patch", nil, func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 }, ""},
@@ -211,7 +211,7 @@ func TestScaleRefuses(t *testing.T) {
 		want metav1.StatusReason
 	}{
 		{"rule of the kind", in(t, "v1"), five, metav1.StatusReasonInvalid},
-		{"another kind", in(t, "v1"), rest.DefaultUpdatedObjectInfo(&api.Item{}), metav1.StatusReasonBadRequest},
+		{"another kind", in(t, "v1"), rest.DefaultUpdatedObjectInfo(&workshop.Gadget{}), metav1.StatusReasonBadRequest},
 		{"no version", genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone), five, metav1.StatusReasonInternalError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

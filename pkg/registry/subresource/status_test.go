@@ -14,14 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// precisionOnly takes the precision of a item for its status: nothing else changes.
+// precisionOnly takes the precision of a gadget for its status: nothing else changes.
 type precisionOnly struct{ rules }
 
 func (precisionOnly) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	obj.(*api.Item).Spec.Purpose = old.(*api.Item).Spec.Purpose
+	obj.(*workshop.Gadget).Spec.Purpose = old.(*workshop.Gadget).Spec.Purpose
 }
 
 func (precisionOnly) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -38,14 +38,14 @@ func newStatus(t *testing.T) (*statusREST, *genericregistry.Store) {
 func TestStatus(t *testing.T) {
 	r, store := newStatus(t)
 	create(t, store, "g")
-	both := change(func(g *api.Item) { g.Spec = api.ItemSpec{Purpose: "weighs", Precision: new(int32(5))} })
+	both := change(func(g *workshop.Gadget) { g.Spec = workshop.GadgetSpec{Purpose: "weighs", Precision: new(int32(5))} })
 	for _, tc := range []struct {
 		name   string
 		update rest.Updater
-		want   api.ItemSpec
+		want   workshop.GadgetSpec
 	}{
-		{"status", r, api.ItemSpec{Purpose: "measures", Precision: new(int32(5))}},
-		{"main resource", store, api.ItemSpec{Purpose: "weighs", Precision: new(int32(5))}},
+		{"status", r, workshop.GadgetSpec{Purpose: "measures", Precision: new(int32(5))}},
+		{"main resource", store, workshop.GadgetSpec{Purpose: "weighs", Precision: new(int32(5))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, created, err := tc.update.Update(in(t, "v1"), "g", both, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
@@ -57,7 +57,7 @@ func TestStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, obj := range map[string]runtime.Object{"answer": got, "read": read} {
-				if diff := cmp.Diff(tc.want, obj.(*api.Item).Spec); diff != "" {
+				if diff := cmp.Diff(tc.want, obj.(*workshop.Gadget).Spec); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}
 			}
@@ -68,9 +68,9 @@ func TestStatus(t *testing.T) {
 // TestStatusNeverCreates: not even for server-side apply, which asks to create what is not there.
 func TestStatusNeverCreates(t *testing.T) {
 	r, store := newStatus(t)
-	item := &api.Item{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Spec: api.ItemSpec{Purpose: "measures"}}
+	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Spec: workshop.GadgetSpec{Purpose: "measures"}}
 	update := func(r rest.Updater) (bool, error) {
-		_, created, err := r.Update(in(t, "v1"), "nobody", rest.DefaultUpdatedObjectInfo(item), rest.ValidateAllObjectFunc,
+		_, created, err := r.Update(in(t, "v1"), "nobody", rest.DefaultUpdatedObjectInfo(gadget), rest.ValidateAllObjectFunc,
 			rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
 		return created, err
 	}
@@ -112,10 +112,10 @@ func TestStatusDestroy(t *testing.T) {
 	if table, err := status.ConvertToTable(in(t, "v1"), get(t, store, "g"), nil); err != nil || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "g" {
 		t.Errorf("table: got %v and error %v, want the row of g", table, err)
 	}
-	if _, ok := status.New().(*api.Item); !ok {
+	if _, ok := status.New().(*workshop.Gadget); !ok {
 		t.Errorf("new object: got %T, want that of the store", status.New())
 	}
 	if _, err := status.Get(in(t, "v1"), "nobody", &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("status of a item that is not there: got %v, want not found", err)
+		t.Errorf("status of a gadget that is not there: got %v, want not found", err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // streamSocket serves streams on a socket that the client's side of can be closed alone, and that takes no port.
 func streamSocket(f *testing.F) func(*testing.T) *net.UnixConn {
 	f.Helper()
-	r := newStream(&oneItem{}, allowing())
+	r := newStream(&oneGadget{}, allowing())
 	f.Cleanup(r.Destroy)
 	address := &net.UnixAddr{Net: "unix", Name: filepath.Join(f.TempDir(), "s")}
 	listener, err := net.ListenUnix("unix", address)

@@ -26,36 +26,36 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // patience is how long a test waits for what happens at once.
 const patience = 30 * time.Second
 
-// maxLine bounds a line of oneItem's sessions, in bytes.
+// maxLine bounds a line of oneGadget's sessions, in bytes.
 const maxLine = 4096
 
-// oneItem is a store with one item, g, and its session.
-type oneItem struct {
+// oneGadget is a store with one gadget, g, and its session.
+type oneGadget struct {
 	// reads counts the calls of Get.
 	reads atomic.Int32
 	// show is what the command show does before it answers, if set.
 	show func(ctx context.Context) error
 }
 
-func (*oneItem) New() runtime.Object { return &api.Item{} }
-func (*oneItem) Destroy()            {}
+func (*oneGadget) New() runtime.Object { return &workshop.Gadget{} }
+func (*oneGadget) Destroy()            {}
 
-func (o *oneItem) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (o *oneGadget) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if name != "g" {
-		return nil, apierrors.NewNotFound(api.Resource("items"), name)
+		return nil, apierrors.NewNotFound(workshop.Resource("gadgets"), name)
 	}
 	o.reads.Add(1)
-	return &api.Item{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 }
 
 // session answers each line of the input until it ends or says exit, or until ctx is done.
-func (o *oneItem) session(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
+func (o *oneGadget) session(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
 	lines := bufio.NewReaderSize(in, maxLine+len("\n"))
 	for ctx.Err() == nil {
 		line, err := lines.ReadSlice('\n')
@@ -80,7 +80,7 @@ func (o *oneItem) session(ctx context.Context, name string, in io.Reader, out, e
 	return ctx.Err()
 }
 
-func (o *oneItem) command(ctx context.Context, name string, words []string, out, errOut io.Writer) error {
+func (o *oneGadget) command(ctx context.Context, name string, words []string, out, errOut io.Writer) error {
 	var err error
 	switch words[0] {
 	case "echo":
@@ -91,25 +91,25 @@ func (o *oneItem) command(ctx context.Context, name string, words []string, out,
 				return err
 			}
 		}
-		_, err = fmt.Fprintln(out, "item", name)
+		_, err = fmt.Fprintln(out, "gadget", name)
 	default:
 		_, err = fmt.Fprintf(errOut, "unknown command %q\n", words[0])
 	}
 	return err
 }
 
-// newStream returns the storage of the streams of the item.
-func newStream(items *oneItem, a authorizer.Authorizer) *streamREST {
-	return NewStream(items, a, "console", items.session).(*streamREST)
+// newStream returns the storage of the streams of the gadget.
+func newStream(gadgets *oneGadget, a authorizer.Authorizer) *streamREST {
+	return NewStream(gadgets, a, "console", gadgets.session).(*streamREST)
 }
 
 func allowing() authorizer.Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }
 
-// streamContext is that of a GET of the stream of an item.
+// streamContext is that of a GET of the stream of a gadget.
 func streamContext(ctx context.Context, name string) context.Context {
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: "get", APIGroup: group, APIVersion: "v1",
-		Namespace: "demo", Resource: "items", Subresource: "console", Name: name,
+		Namespace: "demo", Resource: "gadgets", Subresource: "console", Name: name,
 	})
 }
 

@@ -40,7 +40,7 @@ func TestStreamMessageTooLong(t *testing.T) {
 		length uint64
 	}{{0x82, maxStreamMessage + 1}, {0x81, maxStreamMessage + 1}, {0x82, 16 << 20}, {0x82, 32 << 20}, {0x82, 1<<63 - 1}, {0x02, 16 << 20}, {0x80, 16 << 20}} {
 		t.Run(fmt.Sprintf("%x %d", tc.head, tc.length), func(t *testing.T) {
-			w := dialWire(t, newStream(&oneItem{}, allowing()))
+			w := dialWire(t, newStream(&oneGadget{}, allowing()))
 			if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestStreamMessageTooLong(t *testing.T) {
 // TestStreamFragments: fragments are not collected. Each has its own channel and limit, and their
 // lines have theirs.
 func TestStreamFragments(t *testing.T) {
-	w := dialWire(t, newStream(&oneItem{}, allowing()))
+	w := dialWire(t, newStream(&oneGadget{}, allowing()))
 	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestStreamInputEnded(t *testing.T) {
 				err error
 			}
 			reads := make(chan read, 2)
-			w := dialWire(t, NewStream(&oneItem{}, allowing(), "console", func(_ context.Context, _ string, in io.Reader, _, _ io.Writer) error {
+			w := dialWire(t, NewStream(&oneGadget{}, allowing(), "console", func(_ context.Context, _ string, in io.Reader, _, _ io.Writer) error {
 				for range cap(reads) {
 					n, err := in.Read(make([]byte, 10))
 					reads <- read{n, err}
@@ -123,7 +123,7 @@ func TestStreamInputEnded(t *testing.T) {
 // TestStreamPing: of a ping that is longer than it may be (125 bytes: RFC 6455, section 5.5), no
 // more is kept or sent back.
 func TestStreamPing(t *testing.T) {
-	w := dialWire(t, newStream(&oneItem{}, allowing()))
+	w := dialWire(t, newStream(&oneGadget{}, allowing()))
 	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestStreamPing(t *testing.T) {
 // TestStreamScript: client-go sends a file in messages as long as its buffer, whose lines are all
 // answered.
 func TestStreamScript(t *testing.T) {
-	url, ended := serveStreams(t, newStream(&oneItem{}, allowing()))
+	url, ended := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	c := openStream(t.Context(), t, url)
 	const lines = 20_000
 	go func() {

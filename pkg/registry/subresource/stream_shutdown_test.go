@@ -19,7 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // destroyed is closed when Destroy is through.
@@ -34,8 +34,8 @@ func destroyed(r *streamREST) <-chan struct{} {
 
 // TestStreamDestroy: a server that stops tells every open stream so, and opens no more.
 func TestStreamDestroy(t *testing.T) {
-	items := &oneItem{}
-	r := newStream(items, allowing())
+	gadgets := &oneGadget{}
+	r := newStream(gadgets, allowing())
 	url, ended := serveStreams(t, r)
 	streams := []*streamClient{openStream(t.Context(), t, url), openStream(t.Context(), t, url)}
 	for _, c := range streams {
@@ -62,22 +62,22 @@ func TestStreamDestroy(t *testing.T) {
 	}
 	await(t, "the end of Destroy", done)
 
-	reads := items.reads.Load()
+	reads := gadgets.reads.Load()
 	if err := openStream(t.Context(), t, url).end(t); err == nil || !strings.Contains(err.Error(), "the server is shutting down") {
 		t.Errorf("stream after Destroy: got %v, want that the server is shutting down", err)
 	}
 	if _, err := r.Connect(streamContext(t.Context(), "g"), "g", nil, nil); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("connect after Destroy: got %v, want ServiceUnavailable", err)
 	}
-	if got := items.reads.Load(); got != reads {
-		t.Errorf("item read %d times after Destroy, want it left alone: the store is destroyed too", got-reads)
+	if got := gadgets.reads.Load(); got != reads {
+		t.Errorf("gadget read %d times after Destroy, want it left alone: the store is destroyed too", got-reads)
 	}
 }
 
 // TestStreamDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no stream
 // that nobody would end.
 func TestStreamDestroyBetween(t *testing.T) {
-	r := newStream(&oneItem{}, allowing())
+	r := newStream(&oneGadget{}, allowing())
 	recorder := httptest.NewRecorder()
 	handler, err := r.Connect(streamContext(t.Context(), "g"), "g", nil, refusal{recorder})
 	if err != nil {
@@ -99,7 +99,7 @@ func TestStreamDestroyBetween(t *testing.T) {
 func TestStreamDestroyUnread(t *testing.T) {
 	for name, answers := range map[string]bool{"silent": false, "in the middle of an answer": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newStream(&oneItem{}, allowing())
+			r := newStream(&oneGadget{}, allowing())
 			r.closeTimeout = 10 * time.Millisecond
 			w := dialWire(t, r)
 			if answers {
@@ -114,7 +114,7 @@ func TestStreamDestroyUnread(t *testing.T) {
 // How long it waits for a client that does not read is known to the second, in the time of the bubble.
 func TestStreamDestroyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newStream(&oneItem{}, allowing())
+		r := newStream(&oneGadget{}, allowing())
 		dialWire(t, r)
 		began, done := time.Now(), destroyed(r)
 		synctest.Wait()
@@ -133,7 +133,7 @@ func TestStreamDestroyWaits(t *testing.T) {
 // TestStreamDestroyHanging: a command that waits for the store keeps nobody waiting, and does not outlive its stream.
 func TestStreamDestroyHanging(t *testing.T) {
 	reading, released := make(chan struct{}), make(chan struct{})
-	r := newStream(&oneItem{show: func(ctx context.Context) error {
+	r := newStream(&oneGadget{show: func(ctx context.Context) error {
 		close(reading)
 		<-ctx.Done()
 		close(released)
@@ -153,7 +153,7 @@ func TestStreamDestroyHanging(t *testing.T) {
 // TestStreamContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a Status.
 // What it had sent before is not carried out any more.
 func TestStreamContextEnds(t *testing.T) {
-	forbidden := apierrors.NewForbidden(api.Resource("items"), "g", errors.New("the right is gone"))
+	forbidden := apierrors.NewForbidden(workshop.Resource("gadgets"), "g", errors.New("the right is gone"))
 	for _, tc := range []struct {
 		name  string
 		cause error
@@ -168,7 +168,7 @@ func TestStreamContextEnds(t *testing.T) {
 			t.Run(tc.name+", "+when, func(t *testing.T) {
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)
-				w := dialWireWithin(ctx, t, newStream(&oneItem{show: func(ctx context.Context) error {
+				w := dialWireWithin(ctx, t, newStream(&oneGadget{show: func(ctx context.Context) error {
 					end(tc.cause)
 					<-ctx.Done()
 					return nil
@@ -179,7 +179,7 @@ func TestStreamContextEnds(t *testing.T) {
 					end(tc.cause)
 				} else {
 					w.send(t, masked(0x82, "\x00"+lines))
-					w.hearOut(t, "item g\n")
+					w.hearOut(t, "gadget g\n")
 				}
 				if diff := cmp.Diff(tc.want, w.hearStatus(t)); diff != "" {
 					t.Errorf("status (-want +got):\n%s", diff)
@@ -193,7 +193,7 @@ func TestStreamContextEnds(t *testing.T) {
 func TestStreamContextEndsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		r := newStream(&oneItem{}, allowing())
+		r := newStream(&oneGadget{}, allowing())
 		w := dialWireWithin(ctx, t, r)
 		w.sayTick(t)
 		synctest.Wait() // the answer is being written
@@ -210,7 +210,7 @@ func TestStreamContextEndsUnread(t *testing.T) {
 // not wait for longer than it says.
 func TestStreamClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newStream(&oneItem{}, allowing())
+		r := newStream(&oneGadget{}, allowing())
 		w := dialWire(t, r)
 		w.send(t, masked(0x82, "\x00exit\n"))
 		if got := w.hearStatus(t); got.Status != metav1.StatusSuccess {
@@ -236,7 +236,7 @@ func TestStreamIdle(t *testing.T) {
 	for name, lines := range map[string]int{"never used": 0, "used": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newStream(&oneItem{}, allowing())
+				r := newStream(&oneGadget{}, allowing())
 				w := dialWire(t, r)
 				for range lines {
 					<-time.After(streamIdleTimeout - time.Second)

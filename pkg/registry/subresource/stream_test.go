@@ -20,12 +20,12 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // TestStream: a conversation with the client that kubectl exec uses, and each of its ends.
 func TestStream(t *testing.T) {
-	gone := apierrors.NewNotFound(api.Resource("items"), "g")
+	gone := apierrors.NewNotFound(workshop.Resource("gadgets"), "g")
 	for _, tc := range []struct {
 		name      string
 		protocols []string
@@ -55,10 +55,10 @@ func TestStream(t *testing.T) {
 			}
 		}, ""},
 		{"line too long", nil, func(t *testing.T, c *streamClient) { c.say(t, strings.Repeat("x", maxLine+1)) }, "a line is longer than 4096 bytes"},
-		{"the item is gone", nil, func(t *testing.T, c *streamClient) { c.say(t, "show") }, gone.Error()},
+		{"the gadget is gone", nil, func(t *testing.T, c *streamClient) { c.say(t, "show") }, gone.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newStream(&oneItem{show: func(context.Context) error { return gone }}, allowing())
+			r := newStream(&oneGadget{show: func(context.Context) error { return gone }}, allowing())
 			url, ended := serveStreams(t, r)
 			c := openStream(t.Context(), t, url, tc.protocols...)
 			tc.talk(t, c)
@@ -78,7 +78,7 @@ func TestStream(t *testing.T) {
 func TestStreamClientLeaves(t *testing.T) {
 	for name, line := range map[string]string{"silent": "", "in the middle of a command": "echo " + strings.Repeat("x", 4000)} {
 		t.Run(name, func(t *testing.T) {
-			r := newStream(&oneItem{}, allowing())
+			r := newStream(&oneGadget{}, allowing())
 			url, ended := serveStreams(t, r)
 			ctx, leave := context.WithCancel(t.Context())
 			c := openStream(ctx, t, url)
@@ -106,10 +106,10 @@ func TestStreamClientLeaves(t *testing.T) {
 // for one who may not.
 func TestStreamConnect(t *testing.T) {
 	for _, tc := range []struct {
-		name, item string
-		a          authorizer.Authorizer
-		check      func(error) bool
-		reads      int32
+		name, gadget string
+		a            authorizer.Authorizer
+		check        func(error) bool
+		reads        int32
 	}{
 		{"allowed", "g", allowing(), func(err error) bool { return err == nil }, 1},
 		{"missing", "nobody", allowing(), apierrors.IsNotFound, 0},
@@ -118,29 +118,29 @@ func TestStreamConnect(t *testing.T) {
 		{"nobody to ask", "g", nil, apierrors.IsInternalError, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			items := &oneItem{}
-			handler, err := newStream(items, tc.a).Connect(streamContext(t.Context(), tc.item), tc.item, nil, nil)
+			gadgets := &oneGadget{}
+			handler, err := newStream(gadgets, tc.a).Connect(streamContext(t.Context(), tc.gadget), tc.gadget, nil, nil)
 			if !tc.check(err) || (handler == nil) != (err != nil) {
 				t.Errorf("got handler %v and error %v (%s)", handler, err, apierrors.ReasonForError(err))
 			}
-			if got := items.reads.Load(); got != tc.reads {
-				t.Errorf("item read %d times, want %d", got, tc.reads)
+			if got := gadgets.reads.Load(); got != tc.reads {
+				t.Errorf("gadget read %d times, want %d", got, tc.reads)
 			}
 		})
 	}
 }
 
-// TestStreamRight: the question is whether the caller may create the stream of this item.
+// TestStreamRight: the question is whether the caller may create the stream of this gadget.
 func TestStreamRight(t *testing.T) {
 	var asked []string
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		asked = append(asked, strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " "))
 		return authorizer.DecisionAllow, "", nil
 	})
-	if _, err := newStream(&oneItem{}, a).Connect(streamContext(t.Context(), "g"), "g", nil, nil); err != nil {
+	if _, err := newStream(&oneGadget{}, a).Connect(streamContext(t.Context(), "g"), "g", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"create demo items console g"}, asked); diff != "" {
+	if diff := cmp.Diff([]string{"create demo gadgets console g"}, asked); diff != "" {
 		t.Errorf("questions (-want +got):\n%s", diff)
 	}
 }
@@ -151,20 +151,20 @@ func TestStreamFurtherRight(t *testing.T) {
 	var mayGet atomic.Bool
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		right := strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " ")
-		if right == "create demo items console g" || mayGet.Load() && right == "get demo items  g" {
+		if right == "create demo gadgets console g" || mayGet.Load() && right == "get demo gadgets  g" {
 			return authorizer.DecisionAllow, "", nil
 		}
 		return authorizer.DecisionNoOpinion, "", nil
 	})
 	mayGet.Store(true)
-	items := &oneItem{show: func(ctx context.Context) error { return EnsureAuthorized(ctx, a, "get", "") }}
-	url, ended := serveStreams(t, newStream(items, a))
+	gadgets := &oneGadget{show: func(ctx context.Context) error { return EnsureAuthorized(ctx, a, "get", "") }}
+	url, ended := serveStreams(t, newStream(gadgets, a))
 	c := openStream(t.Context(), t, url)
 	c.say(t, "show")
-	c.hear(t, c.out, "item g")
+	c.hear(t, c.out, "gadget g")
 	mayGet.Store(false)
 	c.say(t, "show")
-	want := `items.fixture.example.com "g" is forbidden: User "" cannot get resource "items" in API group "fixture.example.com" in the namespace "demo"`
+	want := `gadgets.workshop.example.com "g" is forbidden: User "" cannot get resource "gadgets" in API group "workshop.example.com" in the namespace "demo"`
 	if err := c.end(t); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -175,7 +175,7 @@ func TestStreamFurtherRight(t *testing.T) {
 func TestStreamWithoutUpgrade(t *testing.T) {
 	const want = "console is a WebSocket: expected the headers Connection: Upgrade and Upgrade: websocket, " +
 		"and Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io"
-	url, _ := serveStreams(t, newStream(&oneItem{}, allowing()))
+	url, _ := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	for name, headers := range map[string]http.Header{
 		"none": {}, "SPDY": {"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}, "no Connection": {"Upgrade": {"websocket"}},
 	} {
@@ -205,7 +205,7 @@ func TestStreamWithoutUpgrade(t *testing.T) {
 
 // TestStreamProtocol: the first protocol that is known is spoken, one that is not is refused with the names of those that are.
 func TestStreamProtocol(t *testing.T) {
-	url, ended := serveStreams(t, newStream(&oneItem{}, allowing()))
+	url, ended := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""}, {"v5.channel.k8s.io.evil"}} {
 		c := openStream(t.Context(), t, url, protocols...)
 		if err := c.end(t); err == nil || !strings.Contains(err.Error(), "Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io") {
@@ -222,21 +222,21 @@ func TestStreamProtocol(t *testing.T) {
 
 // TestStreamEndpoint pins what is served: GET, with no options, of the same kind as the resource.
 func TestStreamEndpoint(t *testing.T) {
-	r := newStream(&oneItem{}, allowing())
+	r := newStream(&oneGadget{}, allowing())
 	if diff := cmp.Diff([]string{http.MethodGet}, r.ConnectMethods()); diff != "" {
 		t.Errorf("methods (-want +got):\n%s", diff)
 	}
 	if options, subpath, name := r.NewConnectOptions(); options != nil || subpath || name != "" {
 		t.Errorf("options: got %v, subpath %t %q, want none", options, subpath, name)
 	}
-	if _, ok := r.New().(*api.Item); !ok {
-		t.Errorf("new object: got %T, want *api.Item", r.New())
+	if _, ok := r.New().(*workshop.Gadget); !ok {
+		t.Errorf("new object: got %T, want *workshop.Gadget", r.New())
 	}
 }
 
 // TestStreamStatus: how a stream ended is told as a Status, in which every error of the API keeps its reason.
 func TestStreamStatus(t *testing.T) {
-	gone := apierrors.NewNotFound(api.Resource("items"), "g")
+	gone := apierrors.NewNotFound(workshop.Resource("gadgets"), "g")
 	for _, tc := range []struct {
 		name   string
 		result error

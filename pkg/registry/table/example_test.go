@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/extension-apiserver/pkg/registry/table"
-	"example.com/extension-apiserver/test/fixture/api"
+	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
 // The TableConvertor of a store.
 func ExampleConvertor() {
 	columns := table.Convertor{
 		Columns: []metav1.TableColumnDefinition{
-			{Name: "Name", Type: "string", Format: "name", Description: "Name of the item"},
-			{Name: "Purpose", Type: "string", Description: "What the item is for"},
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the gadget"},
+			{Name: "Purpose", Type: "string", Description: "What the gadget is for"},
 		},
 		Row: func(obj runtime.Object, name, _ string) ([]any, error) {
-			return []any{name, obj.(*api.Item).Spec.Purpose}, nil
+			return []any{name, obj.(*workshop.Gadget).Spec.Purpose}, nil
 		},
 	}
-	item := &api.Item{ObjectMeta: metav1.ObjectMeta{Name: "ruler"}, Spec: api.ItemSpec{Purpose: "measures"}}
-	printed, err := columns.ConvertToTable(context.Background(), item, nil)
+	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "ruler"}, Spec: workshop.GadgetSpec{Purpose: "measures"}}
+	printed, err := columns.ConvertToTable(context.Background(), gadget, nil)
 	fmt.Println(printed.ColumnDefinitions[1].Name, printed.Rows[0].Cells, err)
 	// Output: Purpose [ruler measures] <nil>
 }

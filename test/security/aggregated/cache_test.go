@@ -44,7 +44,7 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	// Many times the same: fewer questions than requests, or nothing is remembered and the rest shows nothing.
 	const times = 20
 	for range times {
-		if got := get(base, current+"/items"); got != http.StatusOK {
+		if got := get(base, current+"/gadgets"); got != http.StatusOK {
 			t.Fatalf("list with the right: %d, want 200", got)
 		}
 	}
@@ -58,17 +58,17 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 		path   string
 		status int
 	}{
-		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current + "/items", 200},
-		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra}, current + "/items", 200},
-		{"no group", &user.DefaultInfo{Name: name, UID: "1", Extra: base.Extra}, current + "/items", 403},
-		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra}, current + "/items", 403},
-		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups, Extra: map[string][]string{"scope": {"b"}}}, current + "/items", 200},
-		{"no extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups}, current + "/items", 200},
-		{"another verb", base, current + "/items?watch=1&timeoutSeconds=1", 200},
-		{"another name", base, current + "/items/nobody", 404},
-		{"another resource", base, current + "/engines", 200},
-		{"another version", base, "/apis/" + group + "/v1alpha1/engines", 200},
-		{"a selector", base, current + "/items?labelSelector=a", 200},
+		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current + "/gadgets", 200},
+		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra}, current + "/gadgets", 200},
+		{"no group", &user.DefaultInfo{Name: name, UID: "1", Extra: base.Extra}, current + "/gadgets", 403},
+		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra}, current + "/gadgets", 403},
+		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups, Extra: map[string][]string{"scope": {"b"}}}, current + "/gadgets", 200},
+		{"no extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups}, current + "/gadgets", 200},
+		{"another verb", base, current + "/gadgets?watch=1&timeoutSeconds=1", 200},
+		{"another name", base, current + "/gadgets/nobody", 404},
+		{"another resource", base, current + "/widgets", 200},
+		{"another version", base, "/apis/" + group + "/v1alpha1/widgets", 200},
+		{"a selector", base, current + "/gadgets?labelSelector=a", 200},
 		{"no resource", base, "/metrics", 200},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 			}
 		})
 	}
-	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra}, current+"/items"); got != http.StatusForbidden {
+	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra}, current+"/gadgets"); got != http.StatusForbidden {
 		t.Errorf("another user: %d, want 403", got)
 	}
 }
@@ -92,7 +92,7 @@ func testRevocation(t *testing.T, e *envtest.Environment) {
 	who := &user.DefaultInfo{Name: unique("alice")}
 	// A server that knows neither of them yet: what the other test's connections leave is no matter.
 	server, front := direct(t, e, who), through(t, e, who)
-	get := func(s envtest.Endpoint) int { return s.Do(t, http.MethodGet, current+"/items", nil, nil).Status }
+	get := func(s envtest.Endpoint) int { return s.Do(t, http.MethodGet, current+"/gadgets", nil, nil).Status }
 	if got := get(server); got != http.StatusForbidden {
 		t.Fatalf("before there is a right: %d, want 403", got)
 	}
@@ -124,7 +124,7 @@ func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 		remembered bool
 	}{{200, true}, {20_000, false}} {
 		const times = 5
-		path := current + "/items/" + strings.Repeat("x", tc.length)
+		path := current + "/gadgets/" + strings.Repeat("x", tc.length)
 		before := len(log.checks(t, e)[who.Name])
 		for range times {
 			if got := server.Do(t, http.MethodGet, path, nil, nil).Status; !slices.Contains([]int{400, 404}, got) {

@@ -15,13 +15,13 @@ import (
 )
 
 // checkObjects are the objects that the rows are about.
-type checkObjects struct{ namespace, engine, item string }
+type checkObjects struct{ namespace, widget, gadget string }
 
 func newCheckObjects(t *testing.T) checkObjects {
 	t.Helper()
 	s := checkObjects{shared.NewNamespace(t), "w", unique("checked")}
-	newEngine(t, shared, s.namespace, s.engine)
-	newItem(t, shared, s.item)
+	newWidget(t, shared, s.namespace, s.widget)
+	newGadget(t, shared, s.gadget)
 	return s
 }
 
@@ -33,32 +33,32 @@ func media(kind types.PatchType) http.Header { return http.Header{"Content-Type"
 
 const applyQuery = "?fieldManager=security&force=true"
 
-// engines has the rows of the verbs that write.
-func (s checkObjects) engines(gv schema.GroupVersion) []check {
-	base := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/engines"
-	item := base + "/" + s.engine
+// widgets has the rows of the verbs that write.
+func (s checkObjects) widgets(gv schema.GroupVersion) []check {
+	base := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets"
+	item := base + "/" + s.widget
 	ask := func(verb, name string) []authorizationv1.SubjectAccessReviewSpec {
-		return one(resourceCheck(gv, verb, "engines", "", s.namespace, name))
+		return one(resourceCheck(gv, verb, "widgets", "", s.namespace, name))
 	}
 	row := func(verb, method, path string, header http.Header, body func(*testing.T) []byte, status int, want []authorizationv1.SubjectAccessReviewSpec) check {
-		return check{version: gv.Version, resource: "engines", verb: verb, method: method, path: path, header: header, body: body, status: status, want: want}
+		return check{version: gv.Version, resource: "widgets", verb: verb, method: method, path: path, header: header, body: body, status: status, want: want}
 	}
 	created, applied := "created-"+gv.Version, "applied-"+gv.Version
 	annotate := text(`{"metadata":{"annotations":{"by":"security"}}}`)
 	jsonPatch := text(`[{"op":"add","path":"/metadata/annotations","value":{"by":"security"}}]`)
-	apply := text(`{"apiVersion":%q,"kind":"Engine","metadata":{"name":%q,"labels":{"by":"security"}}}`, gv, s.engine)
+	apply := text(`{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q,"labels":{"by":"security"}}}`, gv, s.widget)
 	return []check{
 		row("create", "POST", base, nil, copyOf(item, created), 201, ask("create", "")),
 		row("create", "POST", base+"?dryRun=All", nil, copyOf(item, "never"), 201, ask("create", "")),
-		row("update", "PUT", item, nil, same(item), 200, ask("update", s.engine)),
-		row("update", "PUT", item+"?dryRun=All", nil, same(item), 200, ask("update", s.engine)),
+		row("update", "PUT", item, nil, same(item), 200, ask("update", s.widget)),
+		row("update", "PUT", item+"?dryRun=All", nil, same(item), 200, ask("update", s.widget)),
 		// An update creates nothing, so that there is nothing more to ask.
 		row("update", "PUT", base+"/nobody", nil, copyOf(item, "nobody"), 404, ask("update", "nobody")),
-		row("patch", "PATCH", item, media(types.JSONPatchType), jsonPatch, 200, ask("patch", s.engine)),
-		row("patch", "PATCH", item, media(types.MergePatchType), annotate, 200, ask("patch", s.engine)),
-		row("patch", "PATCH", item, media(types.StrategicMergePatchType), annotate, 200, ask("patch", s.engine)),
-		row("patch", "PATCH", item+applyQuery, media(types.ApplyYAMLPatchType), apply, 200, ask("patch", s.engine)),
-		row("patch", "PATCH", item+"?dryRun=All", media(types.MergePatchType), annotate, 200, ask("patch", s.engine)),
+		row("patch", "PATCH", item, media(types.JSONPatchType), jsonPatch, 200, ask("patch", s.widget)),
+		row("patch", "PATCH", item, media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
+		row("patch", "PATCH", item, media(types.StrategicMergePatchType), annotate, 200, ask("patch", s.widget)),
+		row("patch", "PATCH", item+applyQuery, media(types.ApplyYAMLPatchType), apply, 200, ask("patch", s.widget)),
+		row("patch", "PATCH", item+"?dryRun=All", media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
 		row("patch", "PATCH", base+"/nobody", media(types.MergePatchType), annotate, 404, ask("patch", "nobody")),
 		// An apply that creates needs the right to create too.
 		row("patch", "PATCH", base+"/"+applied+applyQuery, media(types.ApplyYAMLPatchType), kindOf(copyOf(item, applied)), 201,
@@ -67,28 +67,28 @@ func (s checkObjects) engines(gv schema.GroupVersion) []check {
 		row("delete", "DELETE", base+"/"+applied, nil, nil, 200, ask("delete", applied)),
 		row("delete", "DELETE", base+"/nobody", nil, nil, 404, ask("delete", "nobody")),
 		row("deletecollection", "DELETE", base+"?labelSelector=by=nobody&fieldSelector=metadata.name!=x", nil, nil, 200,
-			one(selecting(resourceCheck(gv, "deletecollection", "engines", "", s.namespace, ""),
+			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""),
 				[]metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpNotIn, Values: []string{"x"}}},
 				[]metav1.LabelSelectorRequirement{{Key: "by", Operator: metav1.LabelSelectorOpIn, Values: []string{"nobody"}}}))),
 		row("deletecollection", "DELETE", base+"?dryRun=All", nil, nil, 200, ask("deletecollection", "")),
 		row("deletecollection", "DELETE", base+"?labelSelector=!by,none", nil, nil, 200,
-			one(selecting(resourceCheck(gv, "deletecollection", "engines", "", s.namespace, ""), nil, []metav1.LabelSelectorRequirement{
+			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""), nil, []metav1.LabelSelectorRequirement{
 				{Key: "by", Operator: metav1.LabelSelectorOpDoesNotExist}, {Key: "none", Operator: metav1.LabelSelectorOpExists},
 			}))),
 	}
 }
 
-// engineReads has the rows of get, list and watch.
-func (s checkObjects) engineReads(gv schema.GroupVersion) []check {
+// widgetReads has the rows of get, list and watch.
+func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 	prefix := "/apis/" + gv.String()
-	base := prefix + "/namespaces/" + s.namespace + "/engines"
+	base := prefix + "/namespaces/" + s.namespace + "/widgets"
 	ask := func(verb, namespace, name string) authorizationv1.SubjectAccessReviewSpec {
-		return resourceCheck(gv, verb, "engines", "", namespace, name)
+		return resourceCheck(gv, verb, "widgets", "", namespace, name)
 	}
 	row := func(verb, path string, want authorizationv1.SubjectAccessReviewSpec) check {
-		return check{version: gv.Version, resource: "engines", verb: verb, method: "GET", path: path, status: 200, want: one(want)}
+		return check{version: gv.Version, resource: "widgets", verb: verb, method: "GET", path: path, status: 200, want: one(want)}
 	}
-	byName := []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{s.engine}}}
+	byName := []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{s.widget}}}
 	labels := url.QueryEscape("a=b,c!=d,e in (f,g),h notin (i),j,!k")
 	byLabels := []metav1.LabelSelectorRequirement{
 		{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{"b"}},
@@ -100,20 +100,20 @@ func (s checkObjects) engineReads(gv schema.GroupVersion) []check {
 	}
 	const watch = "&watch=1&timeoutSeconds=30"
 	rows := []check{
-		row("get", base+"/"+s.engine, ask("get", s.namespace, s.engine)),
+		row("get", base+"/"+s.widget, ask("get", s.namespace, s.widget)),
 		row("list", base, ask("list", s.namespace, "")),
-		row("list", prefix+"/engines", ask("list", "", "")),
-		row("list", base+"?fieldSelector=metadata.name="+s.engine, selecting(ask("list", s.namespace, s.engine), byName, nil)),
+		row("list", prefix+"/widgets", ask("list", "", "")),
+		row("list", base+"?fieldSelector=metadata.name="+s.widget, selecting(ask("list", s.namespace, s.widget), byName, nil)),
 		row("list", base+"?labelSelector="+labels, selecting(ask("list", s.namespace, ""), nil, byLabels)),
 		row("list", base+"?limit=1", ask("list", s.namespace, "")),
 		row("watch", base+"?"+watch, ask("watch", s.namespace, "")),
-		row("watch", prefix+"/engines?"+watch, ask("watch", "", "")),
-		row("watch", base+"?fieldSelector=metadata.name="+s.engine+watch, selecting(ask("watch", s.namespace, s.engine), byName, nil)),
+		row("watch", prefix+"/widgets?"+watch, ask("watch", "", "")),
+		row("watch", base+"?fieldSelector=metadata.name="+s.widget+watch, selecting(ask("watch", s.namespace, s.widget), byName, nil)),
 		row("watch", base+"?labelSelector="+labels+watch, selecting(ask("watch", s.namespace, ""), nil, byLabels)),
 		// The old form has no selectors in the question, which is then for more than what is read.
-		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/engines?timeoutSeconds=30", ask("watch", s.namespace, "")),
-		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/engines/"+s.engine+"?timeoutSeconds=30", ask("watch", s.namespace, s.engine)),
-		row("watch", prefix+"/watch/engines?labelSelector=a=b&timeoutSeconds=30", ask("watch", "", "")),
+		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets?timeoutSeconds=30", ask("watch", s.namespace, "")),
+		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets/"+s.widget+"?timeoutSeconds=30", ask("watch", s.namespace, s.widget)),
+		row("watch", prefix+"/watch/widgets?labelSelector=a=b&timeoutSeconds=30", ask("watch", "", "")),
 	}
 	// A selector that cannot be read narrows nothing: it is the whole that is asked for.
 	bad := row("list", base+"?labelSelector="+url.QueryEscape("a=("), ask("list", s.namespace, ""))

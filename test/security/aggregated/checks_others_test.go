@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // kindOf checks that a body has what an apply patch needs.
@@ -34,9 +34,9 @@ func upgrade() http.Header {
 	}
 }
 
-// engineSubresources has the rows of /status, /scale and /console.
-func (s checkObjects) engineSubresources(gv schema.GroupVersion) []check {
-	item := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/engines/" + s.engine
+// widgetSubresources has the rows of /status, /scale and /console.
+func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
+	gadget := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets/" + s.widget
 	var rows []check
 	for _, sub := range []struct {
 		name      string
@@ -45,15 +45,15 @@ func (s checkObjects) engineSubresources(gv schema.GroupVersion) []check {
 		apply     func(*testing.T) []byte
 	}{
 		{"status", `[{"op":"add","path":"/status/observedGeneration","value":1}]`, `{"status":{"observedGeneration":1}}`,
-			text(`{"apiVersion":%q,"kind":"Engine","metadata":{"name":%q},"status":{"observedGeneration":1}}`, gv, s.engine)},
+			text(`{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q},"status":{"observedGeneration":1}}`, gv, s.widget)},
 		{"scale", `[{"op":"replace","path":"/spec/replicas","value":2}]`, `{"spec":{"replicas":2}}`,
-			text(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`, s.engine)},
+			text(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`, s.widget)},
 	} {
-		path := item + "/" + sub.name
+		path := gadget + "/" + sub.name
 		row := func(verb, method, query string, header http.Header, body func(*testing.T) []byte) check {
 			return check{
-				version: gv.Version, resource: "engines/" + sub.name, verb: verb, method: method, path: path + query, header: header, body: body, status: 200,
-				want: one(resourceCheck(gv, verb, "engines", sub.name, s.namespace, s.engine)),
+				version: gv.Version, resource: "widgets/" + sub.name, verb: verb, method: method, path: path + query, header: header, body: body, status: 200,
+				want: one(resourceCheck(gv, verb, "widgets", sub.name, s.namespace, s.widget)),
 			}
 		}
 		rows = append(rows,
@@ -68,31 +68,31 @@ func (s checkObjects) engineSubresources(gv schema.GroupVersion) []check {
 		)
 	}
 	console := func(verb string) authorizationv1.SubjectAccessReviewSpec {
-		return resourceCheck(gv, verb, "engines", "console", s.namespace, s.engine)
+		return resourceCheck(gv, verb, "widgets", "console", s.namespace, s.widget)
 	}
 	// A WebSocket begins with a GET; to act through it takes more than the right to read.
 	both := []authorizationv1.SubjectAccessReviewSpec{console("get"), console("create")}
 	rows = append(rows,
-		check{version: gv.Version, resource: "engines/console", verb: "get", method: "GET", path: item + "/console", header: upgrade(), status: 101, want: both},
-		check{version: gv.Version, resource: "engines/console", verb: "get", method: "GET", path: item + "/console", status: 400, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: gadget + "/console", header: upgrade(), status: 101, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: gadget + "/console", status: 400, want: both},
 	)
 	return rows
 }
 
 // clusterScoped has the rows of the kinds without a namespace.
 func (s checkObjects) clusterScoped() []check {
-	gv := install.GroupVersions[0]
-	base := "/apis/" + gv.String() + "/items"
-	item, created := base+"/"+s.item, s.item+"-created"
+	gv := install.GroupVersions()[0]
+	base := "/apis/" + gv.String() + "/gadgets"
+	gadget, created := base+"/"+s.gadget, s.gadget+"-created"
 	row := func(verb, method, path, name string, header http.Header, body func(*testing.T) []byte, status int) check {
 		return check{
-			version: gv.Version, resource: "items", verb: verb, method: method, path: path, header: header, body: body, status: status,
-			want: one(resourceCheck(gv, verb, "items", "", "", name)),
+			version: gv.Version, resource: "gadgets", verb: verb, method: method, path: path, header: header, body: body, status: status,
+			want: one(resourceCheck(gv, verb, "gadgets", "", "", name)),
 		}
 	}
 	merge := text(`{"metadata":{"annotations":{"by":"security"}}}`)
-	applied := row("patch", "PATCH", base+"/"+created+"-2"+applyQuery, created+"-2", media(types.ApplyYAMLPatchType), copyOf(item, created+"-2"), 201)
-	applied.want = append(applied.want, resourceCheck(gv, "create", "items", "", "", created+"-2"))
+	applied := row("patch", "PATCH", base+"/"+created+"-2"+applyQuery, created+"-2", media(types.ApplyYAMLPatchType), copyOf(gadget, created+"-2"), 201)
+	applied.want = append(applied.want, resourceCheck(gv, "create", "gadgets", "", "", created+"-2"))
 	// A review has no verb but create, and dry run is the same.
 	review := check{
 		version: gv.Version, resource: "identityreviews", verb: "create", method: "POST", path: "/apis/" + gv.String() + "/identityreviews",
@@ -103,12 +103,12 @@ func (s checkObjects) clusterScoped() []check {
 	selected := row("deletecollection", "DELETE", base+"?fieldSelector=metadata.name="+created+"-2", "", nil, nil, 200)
 	selected.want = one(selecting(selected.want[0], nameIs(created+"-2"), nil))
 	return []check{
-		row("create", "POST", base, "", nil, copyOf(item, created), 201),
-		row("get", "GET", item, s.item, nil, nil, 200),
+		row("create", "POST", base, "", nil, copyOf(gadget, created), 201),
+		row("get", "GET", gadget, s.gadget, nil, nil, 200),
 		row("list", "GET", base, "", nil, nil, 200),
 		row("watch", "GET", base+"?watch=1&timeoutSeconds=30", "", nil, nil, 200),
-		row("update", "PUT", item, s.item, nil, same(item), 200),
-		row("patch", "PATCH", item, s.item, media(types.MergePatchType), merge, 200),
+		row("update", "PUT", gadget, s.gadget, nil, same(gadget), 200),
+		row("patch", "PATCH", gadget, s.gadget, media(types.MergePatchType), merge, 200),
 		applied,
 		row("delete", "DELETE", base+"/"+created, created, nil, nil, 200),
 		selected,

@@ -8,7 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 func nameIs(name string) []metav1.FieldSelectorRequirement {
@@ -19,7 +19,7 @@ func nameIs(name string) []metav1.FieldSelectorRequirement {
 // they are sent to our server's own port.
 func (s checkObjects) paths() []check {
 	var rows []check
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		path := "/apis/" + gv.String()
 		rows = append(rows, check{method: "GET", path: path, status: 200, want: one(pathCheck("get", path))})
 	}
@@ -39,22 +39,22 @@ func (s checkObjects) paths() []check {
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 		rows = append(rows, check{method: "GET", path: path, direct: true, status: 200})
 	}
-	gv := install.GroupVersions[0]
-	item := enginesOf(s.namespace) + "/" + s.engine
+	gv := install.GroupVersions()[0]
+	gadget := widgetsOf(s.namespace) + "/" + s.widget
 	ask := func(verb, subresource string) []authorizationv1.SubjectAccessReviewSpec {
-		return one(resourceCheck(gv, verb, "engines", subresource, s.namespace, s.engine))
+		return one(resourceCheck(gv, verb, "widgets", subresource, s.namespace, s.widget))
 	}
 	return append(rows,
 		// What is not served is asked for all the same, before the answer tells that it is not there.
-		check{method: "POST", path: item, status: 405, want: ask("create", "")},
-		check{method: "HEAD", path: item, status: 405, want: ask("get", "")},
-		check{method: "OPTIONS", path: item, status: 405, want: ask("", "")},
-		check{method: "DELETE", path: item + "/status", status: 405, want: ask("delete", "status")},
-		check{method: "POST", path: item + "/console", status: 405, want: ask("create", "console")},
-		check{method: "GET", path: item + "/exec", status: 404, want: ask("get", "exec")},
-		check{method: "GET", path: item + "/status/more", status: 404, want: ask("get", "status")},
+		check{method: "POST", path: gadget, status: 405, want: ask("create", "")},
+		check{method: "HEAD", path: gadget, status: 405, want: ask("get", "")},
+		check{method: "OPTIONS", path: gadget, status: 405, want: ask("", "")},
+		check{method: "DELETE", path: gadget + "/status", status: 405, want: ask("delete", "status")},
+		check{method: "POST", path: gadget + "/console", status: 405, want: ask("create", "console")},
+		check{method: "GET", path: gadget + "/exec", status: 404, want: ask("get", "exec")},
+		check{method: "GET", path: gadget + "/status/more", status: 404, want: ask("get", "status")},
 		check{method: "GET", path: current + "/nothing", status: 404, want: one(resourceCheck(gv, "list", "nothing", "", "", ""))},
-		check{method: "DELETE", path: current + "/engines", status: 405, want: one(resourceCheck(gv, "deletecollection", "engines", "", "", ""))},
-		check{method: "GET", path: current + "/proxy/namespaces/" + s.namespace + "/engines/" + s.engine, status: 404, want: ask("proxy", "")},
+		check{method: "DELETE", path: current + "/widgets", status: 405, want: one(resourceCheck(gv, "deletecollection", "widgets", "", "", ""))},
+		check{method: "GET", path: current + "/proxy/namespaces/" + s.namespace + "/widgets/" + s.widget, status: 404, want: ask("proxy", "")},
 	)
 }

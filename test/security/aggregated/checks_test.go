@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // check is a row of the table of authorization: a request, and what our server must ask about it, no more and no less.
@@ -40,10 +40,10 @@ func (c check) name() string {
 func TestS22Checks(t *testing.T) {
 	s := newCheckObjects(t)
 	var table []check
-	for _, gv := range install.GroupVersions {
-		table = append(table, s.engines(gv)...)
-		table = append(table, s.engineReads(gv)...)
-		table = append(table, s.engineSubresources(gv)...)
+	for _, gv := range install.GroupVersions() {
+		table = append(table, s.widgets(gv)...)
+		table = append(table, s.widgetReads(gv)...)
+		table = append(table, s.widgetSubresources(gv)...)
 	}
 	table = append(table, s.clusterScoped()...)
 	table = append(table, s.paths()...)
@@ -94,7 +94,7 @@ func TestS22Checks(t *testing.T) {
 func complete(t *testing.T, table []check) {
 	t.Helper()
 	client := shared.Client(t).Discovery()
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		list, err := client.ServerResourcesForGroupVersion(gv.String())
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 const (

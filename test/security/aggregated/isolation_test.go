@@ -33,11 +33,11 @@ func newTenant(t *testing.T, who *user.DefaultInfo) tenant {
 	t.Helper()
 	n := tenant{own: shared.NewNamespace(t), theirs: shared.NewNamespace(t)}
 	for _, name := range []string{"a", "b", "c"} {
-		newEngine(t, shared, n.own, name)
-		newEngine(t, shared, n.theirs, secret+"-"+name)
+		newWidget(t, shared, n.own, name)
+		newWidget(t, shared, n.theirs, secret+"-"+name)
 	}
 	allow(t, shared, ofUser(who.Name), n.own, everything)
-	page := admin(t, shared).Must(t, http.MethodGet, enginesOf(n.theirs)+"?limit=1", nil, nil)
+	page := admin(t, shared).Must(t, http.MethodGet, widgetsOf(n.theirs)+"?limit=1", nil, nil)
 	n.foreign = continued(t, page.Body)
 	return n
 }
@@ -60,15 +60,15 @@ type attack struct {
 }
 
 func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
-	own, theirs := enginesOf(n.own), enginesOf(n.theirs)
-	all := current + "/engines"
+	own, theirs := widgetsOf(n.own), widgetsOf(n.theirs)
+	all := current + "/widgets"
 	item := theirs + "/" + secret + "-a"
 	foreign := "continue=" + url.QueryEscape(n.foreign)
 	ownToken := "continue=" + url.QueryEscape(continued(t, server.Must(t, http.MethodGet, own+"?limit=1", nil, nil).Body))
 	no, bad := []int{403}, []int{400}
 	// What is encoded stays one part of the path: a name that no object has, or a namespace without rights.
 	odd := []int{400, 403, 404}
-	body := engineJSON(n.theirs, "intruder")
+	body := widgetJSON(n.theirs, "intruder")
 	merge := types.MergePatchType
 	return []attack{
 		{"list all", "GET", all, "", nil, no},
@@ -76,7 +76,7 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 		{"list all by name", "GET", all + "?fieldSelector=metadata.name=" + secret + "-a", "", nil, no},
 		{"list all by label", "GET", all + "?labelSelector=a=b", "", nil, no},
 		{"watch all", "GET", all + "?watch=1&timeoutSeconds=1", "", nil, no},
-		{"watch all, old form", "GET", current + "/watch/engines?timeoutSeconds=1", "", nil, no},
+		{"watch all, old form", "GET", current + "/watch/widgets?timeoutSeconds=1", "", nil, no},
 		{"list theirs", "GET", theirs, "", nil, no},
 		{"list theirs, only empty pages", "GET", theirs + "?limit=1&labelSelector=a=b", "", nil, no},
 		{"watch theirs", "GET", theirs + "?watch=1&timeoutSeconds=1", "", nil, no},
@@ -85,7 +85,7 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 		{"get the scale", "GET", item + "/scale", "", nil, no},
 		{"console", "GET", item + "/console", "", nil, no},
 		{"create", "POST", theirs, "", body, no},
-		{"update", "PUT", item, "", engineJSON(n.theirs, secret+"-a"), no},
+		{"update", "PUT", item, "", widgetJSON(n.theirs, secret+"-a"), no},
 		{"patch", "PATCH", item, merge, []byte(`{"metadata":{"labels":{"x":"y"}}}`), no},
 		{"delete", "DELETE", item, "", nil, no},
 		{"delete all of theirs", "DELETE", theirs, "", nil, no},
@@ -95,23 +95,23 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 		{"delete in own namespace by their field", "DELETE", own + "?fieldSelector=metadata.namespace=" + n.theirs, "", nil, []int{200, 400}},
 		{"delete in own namespace by their name", "DELETE", own + "?fieldSelector=metadata.name=" + secret + "-b", "", nil, []int{200}},
 		{"create with their namespace in the body", "POST", own, "", body, bad},
-		{"update with their namespace in the body", "PUT", own + "/a", "", engineJSON(n.theirs, "a"), bad},
+		{"update with their namespace in the body", "PUT", own + "/a", "", widgetJSON(n.theirs, "a"), bad},
 		{"patch that moves to their namespace", "PATCH", own + "/a", merge, []byte(`{"metadata":{"namespace":"` + n.theirs + `"}}`), []int{400, 422}},
 		{"apply with their namespace", "PATCH", own + "/intruder?fieldManager=x", types.ApplyYAMLPatchType, body, bad},
 		{"their token in own namespace", "GET", own + "?limit=1&" + foreign, "", nil, []int{200, 400}},
 		{"own token in their namespace", "GET", theirs + "?limit=1&" + ownToken, "", nil, no},
 		{"own token for all", "GET", all + "?limit=500&" + ownToken, "", nil, no},
 		{"their namespace as a parameter", "GET", own + "?namespace=" + n.theirs, "", nil, []int{200}},
-		{"up and down", "GET", own + "/../../" + n.theirs + "/engines", "", nil, odd},
-		{"up and down, encoded", "GET", own + "/..%2f..%2f" + n.theirs + "%2fengines", "", nil, odd},
-		{"up and down, dots encoded", "GET", own + "/%2e%2e/%2e%2e/" + n.theirs + "/engines", "", nil, odd},
-		{"namespace with a slash", "GET", current + "/namespaces/" + n.own + "%2f..%2f" + n.theirs + "/engines", "", nil, odd},
+		{"up and down", "GET", own + "/../../" + n.theirs + "/widgets", "", nil, odd},
+		{"up and down, encoded", "GET", own + "/..%2f..%2f" + n.theirs + "%2fwidgets", "", nil, odd},
+		{"up and down, dots encoded", "GET", own + "/%2e%2e/%2e%2e/" + n.theirs + "/widgets", "", nil, odd},
+		{"namespace with a slash", "GET", current + "/namespaces/" + n.own + "%2f..%2f" + n.theirs + "/widgets", "", nil, odd},
 		{"name with their namespace", "GET", own + "/..%2f" + n.theirs + "%2f" + secret + "-a", "", nil, odd},
 		{"name with their namespace by field", "GET", own + "?fieldSelector=metadata.name=" + url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
 		{"watch by a name with their namespace", "GET", own + "?timeoutSeconds=1&watch=1&fieldSelector=metadata.name=" +
 			url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
-		{"namespace with a part of the name", "GET", current + "/namespaces/" + n.theirs[:len(n.theirs)-1] + "/engines", "", nil, no},
-		{"empty namespace", "GET", current + "/namespaces//engines", "", nil, odd},
+		{"namespace with a part of the name", "GET", current + "/namespaces/" + n.theirs[:len(n.theirs)-1] + "/widgets", "", nil, no},
+		{"empty namespace", "GET", current + "/namespaces//widgets", "", nil, odd},
 	}
 }
 
@@ -121,14 +121,14 @@ func TestS23Isolation(t *testing.T) {
 	who := &user.DefaultInfo{Name: unique("tenant")}
 	n := newTenant(t, who)
 	theirs := func() string {
-		return string(admin(t, shared).Must(t, http.MethodGet, enginesOf(n.theirs), nil, nil).Body)
+		return string(admin(t, shared).Must(t, http.MethodGet, widgetsOf(n.theirs), nil, nil).Body)
 	}
 	before := itemsOf(t, theirs())
 	for way, server := range map[string]envtest.Endpoint{"aggregator": through(t, shared, who), "direct": direct(t, shared, who)} {
 		t.Run(way, func(t *testing.T) {
 			// The tenant's rights are real: the same requests in its own namespace succeed.
-			server.Must(t, http.MethodGet, enginesOf(n.own), nil, nil)
-			server.Must(t, http.MethodGet, enginesOf(n.own)+"/a", nil, nil)
+			server.Must(t, http.MethodGet, widgetsOf(n.own), nil, nil)
+			server.Must(t, http.MethodGet, widgetsOf(n.own)+"/a", nil, nil)
 			for _, a := range n.attacks(t, server) {
 				t.Run(a.name, func(t *testing.T) {
 					var header http.Header
@@ -155,10 +155,10 @@ func TestS23Isolation(t *testing.T) {
 
 // watchesOwnOnly: a watch in the tenant's namespace shows nothing of another, in whatever order things are written.
 func watchesOwnOnly(t *testing.T, n tenant, who *user.DefaultInfo) {
-	resp := through(t, shared, who).Open(t, http.MethodGet, enginesOf(n.own)+"?watch=1&timeoutSeconds=60", nil, nil)
+	resp := through(t, shared, who).Open(t, http.MethodGet, widgetsOf(n.own)+"?watch=1&timeoutSeconds=60", nil, nil)
 	defer resp.Body.Close()
-	newEngine(t, shared, n.theirs, secret+"-late")
-	newEngine(t, shared, n.own, "late")
+	newWidget(t, shared, n.theirs, secret+"-late")
+	newWidget(t, shared, n.own, "late")
 	decoder := json.NewDecoder(resp.Body)
 	for {
 		var event struct{ Object metav1.PartialObjectMetadata }

@@ -16,7 +16,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // shared is the environment of all tests that leave it as they found it: both servers keep an audit log, and our server
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 
 // group is our API group; current is its path in the version that is stored.
 var (
-	group   = install.GroupVersions[0].Group
-	current = "/apis/" + install.GroupVersions[0].String()
+	group   = install.GroupVersions()[0].Group
+	current = "/apis/" + install.GroupVersions()[0].String()
 )
 
 // unique makes names that no other test, and no earlier run of this one, has used.

@@ -12,14 +12,14 @@ import (
 // TestS24Masters: system:masters may do anything without a question, in our server as in kube-apiserver. The group comes from
 // certificates and impersonation only, which both take more than our API: nobody gets into it through us.
 func TestS24Masters(t *testing.T) {
-	newItem(t, shared, unique("masters"))
+	newGadget(t, shared, unique("masters"))
 	name := unique("chief")
 	config, err := shared.Config(name, user.SystemPrivilegedGroup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// No role and no binding names this user.
-	newEndpoint(t, config).Must(t, http.MethodGet, current+"/items", nil, nil)
+	newEndpoint(t, config).Must(t, http.MethodGet, current+"/gadgets", nil, nil)
 	master := &user.DefaultInfo{Name: name, Groups: []string{user.SystemPrivilegedGroup}}
 	direct(t, shared, master).Must(t, http.MethodGet, "/metrics", nil, nil)
 	if got := specs(logs.checks(t, shared)[name]); got != nil {
@@ -29,10 +29,10 @@ func TestS24Masters(t *testing.T) {
 	// Groups that only look like it are asked about, and refused.
 	for _, groups := range [][]string{nil, {"system:master"}, {"System:Masters"}, {"system:masters,x"}, {"x, system:masters"}, {"system:masters/"}, {"%73ystem:masters"}} {
 		who := &user.DefaultInfo{Name: unique("chief"), Groups: groups}
-		if got := through(t, shared, who).Do(t, http.MethodGet, current+"/items", nil, nil); got.Status != http.StatusForbidden {
+		if got := through(t, shared, who).Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {
 			t.Errorf("groups %q through kube-apiserver: %s, want 403", groups, got)
 		}
-		if got := direct(t, shared, who).Do(t, http.MethodGet, current+"/items", nil, nil); got.Status != http.StatusForbidden {
+		if got := direct(t, shared, who).Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {
 			t.Errorf("groups %q at our server: %s, want 403", groups, got)
 		}
 		if got := logs.checks(t, shared)[who.Name]; len(got) != 1 {

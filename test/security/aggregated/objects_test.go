@@ -16,30 +16,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-func engineJSON(namespace, name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Engine","metadata":{"name":%q,"namespace":%q},"spec":{"model":"pendulum","replicas":2,"maxReplicas":5}}`,
-		install.GroupVersions[0], name, namespace)
+func widgetJSON(namespace, name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q,"namespace":%q},"spec":{"model":"pendulum","replicas":2,"maxReplicas":5}}`,
+		install.GroupVersions()[0], name, namespace)
 }
 
-func itemJSON(name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Item","metadata":{"name":%q},"spec":{"purpose":"security"}}`, install.GroupVersions[0], name)
+func gadgetJSON(name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Gadget","metadata":{"name":%q},"spec":{"purpose":"security"}}`, install.GroupVersions()[0], name)
 }
 
-var reviewJSON = fmt.Appendf(nil, `{"apiVersion":%q,"kind":"IdentityReview"}`, install.GroupVersions[0])
+var reviewJSON = fmt.Appendf(nil, `{"apiVersion":%q,"kind":"IdentityReview"}`, install.GroupVersions()[0])
 
-func enginesOf(namespace string) string { return current + "/namespaces/" + namespace + "/engines" }
+func widgetsOf(namespace string) string { return current + "/namespaces/" + namespace + "/widgets" }
 
-func newEngine(t *testing.T, e *envtest.Environment, namespace, name string) {
+func newWidget(t *testing.T, e *envtest.Environment, namespace, name string) {
 	t.Helper()
-	admin(t, e).Must(t, http.MethodPost, enginesOf(namespace), nil, engineJSON(namespace, name))
+	admin(t, e).Must(t, http.MethodPost, widgetsOf(namespace), nil, widgetJSON(namespace, name))
 }
 
-func newItem(t *testing.T, e *envtest.Environment, name string) {
+func newGadget(t *testing.T, e *envtest.Environment, name string) {
 	t.Helper()
-	admin(t, e).Must(t, http.MethodPost, current+"/items", nil, itemJSON(name))
+	admin(t, e).Must(t, http.MethodPost, current+"/gadgets", nil, gadgetJSON(name))
 }
 
 // same returns what is at a path, to be sent back.

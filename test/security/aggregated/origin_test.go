@@ -74,7 +74,7 @@ func dialPlain(t *testing.T, address string) *wire {
 // kube-apiserver. The pages that a flag admits do.
 func TestS52ForeignOrigin(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	newEngine(t, shared, namespace, "w")
+	newWidget(t, shared, namespace, "w")
 	proxy := startKubectlProxy(t)
 	ways := map[string]func(*testing.T) *wire{
 		"kubectl proxy":  func(t *testing.T) *wire { return dialPlain(t, proxy) },
@@ -82,8 +82,8 @@ func TestS52ForeignOrigin(t *testing.T) {
 	}
 	const watch = "watch"
 	paths := map[string]string{
-		"console": enginesOf(namespace) + "/w/console",
-		watch:     enginesOf(namespace) + "?watch=1&timeoutSeconds=30",
+		"console": widgetsOf(namespace) + "/w/console",
+		watch:     widgetsOf(namespace) + "?watch=1&timeoutSeconds=30",
 	}
 	for _, tc := range []struct {
 		name    string
@@ -141,7 +141,7 @@ func TestS52ForeignOrigin(t *testing.T) {
 // would be refused.
 func TestS52ClientGo(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	newEngine(t, shared, namespace, "w")
+	newWidget(t, shared, namespace, "w")
 	c := console.Open(t.Context(), t, shared.Admin(t), namespace, "w")
 	c.Echo(t, "tick")
 	c.Say(t, "exit")
@@ -172,8 +172,8 @@ func TestS52Python(t *testing.T) {
 		t.Fatalf("import websocket: %v; scripts/needs.sh test installs it\n%s", err, out)
 	}
 	namespace := shared.NewNamespace(t)
-	newEngine(t, shared, namespace, "w")
-	target := "ws://" + startKubectlProxy(t) + enginesOf(namespace) + "/w/console"
+	newWidget(t, shared, namespace, "w")
+	target := "ws://" + startKubectlProxy(t) + widgetsOf(namespace) + "/w/console"
 	for settings, want := range map[string]string{
 		`{}`:                        "refused: 403\n",
 		`{"suppress_origin": true}`: "b'\\x01tick\\n' Success\n",
@@ -198,13 +198,13 @@ func TestS52RejectPaths(t *testing.T) {
 	if match == nil {
 		t.Fatal("docs/access.md has no example of --reject-paths")
 	}
-	// Without the quotes of the shell and the backslashes of the table, and for the fixture's kind.
-	flag := strings.NewReplacer("'", "", `\|`, "|", "widgets", "engines").Replace(string(match))
+	// Without the quotes of the shell and the backslashes of the table, and for Widget.
+	flag := strings.NewReplacer("'", "", `\|`, "|", "widgets", "widgets").Replace(string(match))
 	namespace := shared.NewNamespace(t)
-	newEngine(t, shared, namespace, "w")
-	newEngine(t, shared, namespace, "console")
+	newWidget(t, shared, namespace, "w")
+	newWidget(t, shared, namespace, "console")
 	rejecting, plain := startKubectlProxy(t, flag), startKubectlProxy(t)
-	base := enginesOf(namespace)
+	base := widgetsOf(namespace)
 	// kubectl proxy cleans a path with a redirect, which a WebSocket does not follow.
 	for path, want := range map[string]int{
 		base + "/w/console":       403,

@@ -42,7 +42,7 @@ func TestS21Outage(t *testing.T) {
 	stranger := func() *user.DefaultInfo {
 		return &user.DefaultInfo{Name: unique("stranger"), Groups: []string{members}}
 	}
-	const list = "/items"
+	const list = "/gadgets"
 	// The positive control: before the outage, both have the right.
 	for _, who := range []*user.DefaultInfo{known, stranger()} {
 		if got := get(who, "/metrics"); got.Status != http.StatusOK {
@@ -80,8 +80,8 @@ func TestS21Outage(t *testing.T) {
 func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	requests := []struct{ method, path string }{
-		{"GET", current + "/items"}, {"GET", current + "/items?watch=1&timeoutSeconds=1"}, {"GET", current + "/engines"}, {"POST", current + reviews},
-		{"DELETE", current + "/items"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
+		{"GET", current + "/gadgets"}, {"GET", current + "/gadgets?watch=1&timeoutSeconds=1"}, {"GET", current + "/widgets"}, {"POST", current + reviews},
+		{"DELETE", current + "/gadgets"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
 	}
 	const times = 5
 	results := make([]envtest.Answer, times*len(requests))
@@ -110,7 +110,7 @@ func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	e.Eventually(t, "requests to be authorized again", envtest.Patience, func(context.Context) error {
-		for _, path := range []string{current + "/items", "/readyz"} {
+		for _, path := range []string{current + "/gadgets", "/readyz"} {
 			if got := direct(t, e, stranger()).Do(t, http.MethodGet, path, nil, nil); got.Status != http.StatusOK {
 				return fmt.Errorf("GET %s: %s", path, got)
 			}
@@ -118,7 +118,7 @@ func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 		return nil
 	})
 	e.Eventually(t, "requests through kube-apiserver", envtest.Patience, func(context.Context) error {
-		if got := through(t, e, stranger()).Do(t, http.MethodGet, current+"/items", nil, nil); got.Status != http.StatusOK {
+		if got := through(t, e, stranger()).Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusOK {
 			return fmt.Errorf("list: %s", got)
 		}
 		return nil

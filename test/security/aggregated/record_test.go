@@ -47,7 +47,7 @@ func TestS49Audit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := shared.NewNamespace(t)
-			newEngine(t, shared, namespace, "w")
+			newWidget(t, shared, namespace, "w")
 			server := newEndpoint(t, tc.config)
 			self := server.Must(t, http.MethodPost, selfReviews, nil, []byte(selfReview))
 			for _, r := range recorded(namespace) {
@@ -76,27 +76,27 @@ type record struct {
 }
 
 func recorded(namespace string) []record {
-	base := enginesOf(namespace)
+	base := widgetsOf(namespace)
 	item := base + "/w"
 	ref := func(resource, subresource, name string) auditv1.ObjectReference {
 		r := auditv1.ObjectReference{APIGroup: group, APIVersion: strings.TrimPrefix(current, "/apis/"+group+"/"), Resource: resource, Subresource: subresource, Name: name}
-		if resource == "engines" {
+		if resource == "widgets" {
 			r.Namespace = namespace
 		}
 		return r
 	}
 	return []record{
-		{"create", "POST", base, engineJSON(namespace, "v"), 201, ref("engines", "", "v")},
-		{"get", "GET", item, nil, 200, ref("engines", "", "w")},
-		{"list", "GET", base, nil, 200, ref("engines", "", "")},
-		{"watch", "GET", base + "?watch=1&timeoutSeconds=1", nil, 200, ref("engines", "", "")},
-		{"update", "PUT", item, engineJSON(namespace, "w"), 200, ref("engines", "", "w")},
-		{"patch", "PATCH", item, []byte(`{"metadata":{"labels":{"x":"y"}}}`), 200, ref("engines", "", "w")},
-		{"patch", "PATCH", item + "/status", []byte(`{"status":{"observedGeneration":1}}`), 200, ref("engines", "status", "w")},
-		{"get", "GET", item + "/scale", nil, 200, ref("engines", "scale", "w")},
-		{"delete", "DELETE", base + "/v", nil, 200, ref("engines", "", "v")},
-		{"delete", "DELETE", base + "/nobody", nil, 404, ref("engines", "", "nobody")},
-		{"deletecollection", "DELETE", base + "?labelSelector=none", nil, 200, ref("engines", "", "")},
+		{"create", "POST", base, widgetJSON(namespace, "v"), 201, ref("widgets", "", "v")},
+		{"get", "GET", item, nil, 200, ref("widgets", "", "w")},
+		{"list", "GET", base, nil, 200, ref("widgets", "", "")},
+		{"watch", "GET", base + "?watch=1&timeoutSeconds=1", nil, 200, ref("widgets", "", "")},
+		{"update", "PUT", item, widgetJSON(namespace, "w"), 200, ref("widgets", "", "w")},
+		{"patch", "PATCH", item, []byte(`{"metadata":{"labels":{"x":"y"}}}`), 200, ref("widgets", "", "w")},
+		{"patch", "PATCH", item + "/status", []byte(`{"status":{"observedGeneration":1}}`), 200, ref("widgets", "status", "w")},
+		{"get", "GET", item + "/scale", nil, 200, ref("widgets", "scale", "w")},
+		{"delete", "DELETE", base + "/v", nil, 200, ref("widgets", "", "v")},
+		{"delete", "DELETE", base + "/nobody", nil, 404, ref("widgets", "", "nobody")},
+		{"deletecollection", "DELETE", base + "?labelSelector=none", nil, 200, ref("widgets", "", "")},
 		{"create", "POST", current + reviews, reviewJSON, 201, ref("identityreviews", "", "")},
 	}
 }

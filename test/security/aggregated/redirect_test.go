@@ -15,19 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 // TestS42NoRedirect crawls all that our server serves, and what is near it: a redirect would send clients, with their
 // credentials, or kube-apiserver itself, where an answer says (CVE-2022-3172).
 func TestS42NoRedirect(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	newEngine(t, shared, namespace, "w")
-	newItem(t, shared, namespace)
+	newWidget(t, shared, namespace, "w")
+	newGadget(t, shared, namespace)
 	master := &user.DefaultInfo{Name: "crawler", Groups: []string{user.SystemPrivilegedGroup}}
 	server, front := direct(t, shared, master), admin(t, shared)
 	paths := crawl(t, server, namespace)
-	if want := current + "/namespaces/" + namespace + "/engines/w/status"; !slices.Contains(paths, want) {
+	if want := current + "/namespaces/" + namespace + "/widgets/w/status"; !slices.Contains(paths, want) {
 		t.Fatalf("the crawl did not find %s among its %d paths", want, len(paths))
 	}
 	served := 0
@@ -82,7 +82,7 @@ func crawl(t *testing.T, server envtest.Endpoint, namespace string) []string {
 	}
 	found := sets.New(index.Paths...).Insert("/", "/version", "/nowhere", "/debug/pprof", "/openapi", "/logs")
 	documents := []string{"/openapi/v2"}
-	for _, gv := range install.GroupVersions {
+	for _, gv := range install.GroupVersions() {
 		documents = append(documents, "/openapi/v3/apis/"+gv.String())
 	}
 	for _, document := range documents {
@@ -93,7 +93,7 @@ func crawl(t *testing.T, server envtest.Endpoint, namespace string) []string {
 		found.Insert(document)
 		for path := range doc.Paths {
 			name := "w"
-			if strings.Contains(path, "items") {
+			if strings.Contains(path, "gadgets") {
 				name = namespace
 			}
 			path = strings.NewReplacer("{namespace}", namespace, "{name}", name).Replace(path)

@@ -212,7 +212,7 @@ func TestS20Constrained(t *testing.T) {
 	if got := server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t, got.Body).UserInfo.Username != bob {
 		t.Errorf("create of a review, to which the right is: %s, want it as %s", got, bob)
 	}
-	if got := server.Do(t, http.MethodGet, current+"/items", nil, nil); got.Status != http.StatusForbidden {
+	if got := server.Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {
 		t.Errorf("list, to which the right is not: %s, want 403", got)
 	}
 	if got := specs(logs.checks(t, shared)[bob]); len(got) != 1 {

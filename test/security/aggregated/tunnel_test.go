@@ -20,7 +20,7 @@ import (
 func TestS43Tunnel(t *testing.T) {
 	anybody(t)
 	namespace := shared.NewNamespace(t)
-	newEngine(t, shared, namespace, "w")
+	newWidget(t, shared, namespace, "w")
 	mallory := unique("mallory")
 	config, err := shared.Config(mallory)
 	if err != nil {
@@ -28,14 +28,14 @@ func TestS43Tunnel(t *testing.T) {
 	}
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}
 	allow(t, shared, ofUser(mallory), "", rights...)
-	item := enginesOf(namespace) + "/w"
+	item := widgetsOf(namespace) + "/w"
 	for name, tc := range map[string]struct {
 		path   string
 		status int
 	}{
 		// kube-apiserver makes 503 of a success that is no upgrade.
 		"discovery":                      {current, 503},
-		"a list":                         {enginesOf(namespace), 503},
+		"a list":                         {widgetsOf(namespace), 503},
 		"an object":                      {item, 503},
 		"an object that is not there":    {item + "x", 404},
 		"a subresource":                  {item + "/status", 503},
@@ -57,7 +57,7 @@ func TestS43Tunnel(t *testing.T) {
 		})
 	}
 	t.Run("positive control: a console with the right", func(t *testing.T) {
-		allow(t, shared, ofUser(mallory), "", rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"engines/console"}, Verbs: []string{"create"}})
+		allow(t, shared, ofUser(mallory), "", rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"widgets/console"}, Verbs: []string{"create"}})
 		w := dial(t, config)
 		w.send(t, http.MethodGet, item+"/console", "", upgradeLines("websocket")...)
 		if got, err := w.receive(); err != nil || got.Status != http.StatusSwitchingProtocols {

@@ -35,8 +35,8 @@ func (s *server) judge(t *testing.T, by func(authorizationv1.SubjectAccessReview
 	})
 }
 
-func item(name string) string {
-	return `{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
+func gadget(name string) string {
+	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
 }
 
 // TestS21ReviewFails: when kube-apiserver gives no clear yes, nobody is let through, and nothing is done.
@@ -87,17 +87,17 @@ func TestS21ReviewFails(t *testing.T) {
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
 	list := s.get(t, proxy, http.Header{"X-Remote-User": {"afterwards"}})
 	if got := strings.Count(list.body, `"name":"`); list.status != http.StatusOK || got != 5 || strings.Count(list.body, `"name":"allowed-`) != 5 {
-		t.Errorf("items afterwards: %s; want the 5 of the user that was allowed", list)
+		t.Errorf("gadgets afterwards: %s; want the 5 of the user that was allowed", list)
 	}
 }
 
-// five creates five items at once.
+// five creates five gadgets at once.
 func (s *server) five(proxy *tls.Certificate, user string) []answer {
 	answers := make([]answer, 5)
 	var wait sync.WaitGroup
 	for i := range answers {
 		wait.Go(func() {
-			answers[i] = s.try(proxy, http.MethodPost, protected, http.Header{"X-Remote-User": {user}}, item(fmt.Sprintf("%s-%d", user, i)))
+			answers[i] = s.try(proxy, http.MethodPost, protected, http.Header{"X-Remote-User": {user}}, gadget(fmt.Sprintf("%s-%d", user, i)))
 		})
 	}
 	wait.Wait()
@@ -182,7 +182,7 @@ func TestS25Cached(t *testing.T) {
 	} {
 		before := len(s.access(t))
 		for range 3 {
-			s.try(proxy, http.MethodGet, tc.path, tc.header, "").want(t, "GET an item that is not there", http.StatusNotFound)
+			s.try(proxy, http.MethodGet, tc.path, tc.header, "").want(t, "GET a gadget that is not there", http.StatusNotFound)
 		}
 		got = append(got, len(s.access(t))-before)
 	}

@@ -28,8 +28,8 @@ func TestS14NoCredentials(t *testing.T) {
 		t.Fatalf("GET / as an administrator: %s, want a list of paths", got)
 	}
 	open := []string{"/healthz", "/livez", "/readyz"}
-	paths := append(index.Paths, "/", protected, protected+"/x", whoami, "/apis/fixture.example.com/v1/namespaces/default/engines/x/console",
-		"/openapi/v3/apis/fixture.example.com/v1", "/version", "/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/logs", "/configz", "/statusz", "/flagz", "/nowhere", "/readyz/")
+	paths := append(index.Paths, "/", protected, protected+"/x", whoami, "/apis/workshop.example.com/v1/namespaces/default/widgets/x/console",
+		"/openapi/v3/apis/workshop.example.com/v1", "/version", "/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/logs", "/configz", "/statusz", "/flagz", "/nowhere", "/readyz/")
 	for _, path := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "BREW"} {
 			got := s.try(nil, method, path, nil, "")
@@ -62,13 +62,13 @@ func (s *server) refusesBodies(t *testing.T) {
 	const at = 5 * time.Second // which is at once on a busy machine, and no time limit of the server
 	large := strings.Repeat("a,", maxBody/2)
 	for _, tc := range []struct{ name, contentType, length, body string }{
-		{"JSON", jsonType, "", item("x")},
+		{"JSON", jsonType, "", gadget("x")},
 		{"YAML of aliases", yamlType, "", laughs("")},
 		{"YAML of 3 MiB of values", yamlType, "", "[" + large[2:] + "]"},
 		{"applied YAML of 3 MiB of values", apply, "", "[" + large[2:] + "]"},
 		{"3 MiB in chunks", jsonType, "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large)},
 		{"chunks that do not end", jsonType, "Transfer-Encoding: chunked", "1\r\n{\r\n"},
-		{"a byte less than announced", jsonType, fmt.Sprintf("Content-Length: %d", len(item("x"))+1), item("x")},
+		{"a byte less than announced", jsonType, fmt.Sprintf("Content-Length: %d", len(gadget("x"))+1), gadget("x")},
 		{"a tebibyte that does not come", jsonType, fmt.Sprintf("Content-Length: %d", 1<<40), "{"},
 		{"nothing of what is announced", jsonType, "Content-Length: 200000", ""},
 	} {

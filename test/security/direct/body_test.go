@@ -47,11 +47,11 @@ var bodies = []struct {
 	name, method, path, contentType, body string
 	accepted, limit                       int
 }{
-	{"create", http.MethodPost, protected + "?dryRun=All", jsonType, item("new"), http.StatusCreated, maxBody},
-	{"create from YAML", http.MethodPost, protected + "?dryRun=All", yamlType, item("new"), http.StatusCreated, maxYAML},
-	{"update", http.MethodPut, protected + "/there?dryRun=All", jsonType, item("there"), http.StatusOK, maxBody},
+	{"create", http.MethodPost, protected + "?dryRun=All", jsonType, gadget("new"), http.StatusCreated, maxBody},
+	{"create from YAML", http.MethodPost, protected + "?dryRun=All", yamlType, gadget("new"), http.StatusCreated, maxYAML},
+	{"update", http.MethodPut, protected + "/there?dryRun=All", jsonType, gadget("there"), http.StatusOK, maxBody},
 	{"merge patch", http.MethodPatch, protected + "/there?dryRun=All", merge, `{"spec":{"precision":1}}`, http.StatusOK, maxBody},
-	{"apply", http.MethodPatch, protected + "/there" + force + "&dryRun=All", apply, item("there"), http.StatusOK, maxYAML},
+	{"apply", http.MethodPatch, protected + "/there" + force + "&dryRun=All", apply, gadget("there"), http.StatusOK, maxYAML},
 	{"delete", http.MethodDelete, protected + "/there?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
 	{"delete collection", http.MethodDelete, protected + "?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
 }
@@ -64,8 +64,8 @@ func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
-	if got := s.keep(t, frontProxy(t)).try(http.MethodPost, protected, http.Header{"X-Remote-User": {"ann"}}, item("there")); got.status != http.StatusCreated {
-		t.Fatalf("create the item: %s", got)
+	if got := s.keep(t, frontProxy(t)).try(http.MethodPost, protected, http.Header{"X-Remote-User": {"ann"}}, gadget("there")); got.status != http.StatusCreated {
+		t.Fatalf("create the gadget: %s", got)
 	}
 	onTheWay := socketBuffers(t) + 1<<20 // and what net/http has in hand at both ends
 	check := s.costs(t, "56 bodies of 1 or 3 MiB and 14 that do not end", time.Minute, 200)
@@ -129,7 +129,7 @@ func TestS29LengthLies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
-	body := item("liar")
+	body := gadget("liar")
 	for _, tc := range []struct {
 		name, lengths string
 		ends          bool // the client ends where more should come
@@ -165,7 +165,7 @@ func TestS29LengthLies(t *testing.T) {
 			}
 			there := s.try(frontProxy(t), http.MethodGet, protected+"/liar", forged(), "")
 			if created := there.status == http.StatusOK; created != (tc.want == http.StatusCreated) {
-				t.Errorf("the item exists: %t (%s)", created, there)
+				t.Errorf("the gadget exists: %t (%s)", created, there)
 			}
 		})
 	}

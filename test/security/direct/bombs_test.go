@@ -74,8 +74,8 @@ func zeros(t *testing.T, mebibytes int) string {
 }
 
 func bombs(t *testing.T) []bomb {
-	const head = `"apiVersion":"fixture.example.com/v1","kind":"Item"`
-	const yamlHead = "apiVersion: fixture.example.com/v1\nkind: Item\nmetadata: {name: bomb}\n"
+	const head = `"apiVersion":"workshop.example.com/v1","kind":"Gadget"`
+	const yamlHead = "apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: bomb}\n"
 	const post, patch, there, bombPath = http.MethodPost, http.MethodPatch, protected + "/there", protected + "/bomb"
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
 	objects := strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)
@@ -105,8 +105,8 @@ func bombs(t *testing.T) []bomb {
 		{"JSON patch with a value 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"/spec/x","value":` + deep + `}]`, nil, "400 422"},
 		{"JSON patch with a path 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"` + strings.Repeat("/a", 100_000) + `","value":1}]`, nil, "400 422"},
 		{"JSON patch of 1,000,000 copies", patch, there, jsonPatch, copies(1_000_000), nil, "413"},
-		{"JSON patch of 10,001 operations", patch, there, jsonPatch, "[" + strings.Repeat(`{"op":"test","path":"/kind","value":"Item"},`, 10_000) +
-			`{"op":"test","path":"/kind","value":"Item"}]`, nil, "413"},
+		{"JSON patch of 10,001 operations", patch, there, jsonPatch, "[" + strings.Repeat(`{"op":"test","path":"/kind","value":"Gadget"},`, 10_000) +
+			`{"op":"test","path":"/kind","value":"Gadget"}]`, nil, "413"},
 		{"JSON patch of 1,000 copies that double", patch, there, jsonPatch, copies(1000), nil, "413 422"},
 		{"1e400 for a number", post, protected, jsonType, of(`{"purpose":"none","precision":1e400}`), nil, "400"},
 		{"1e400 for the generation", post, protected, jsonType, "{" + head + `,"metadata":{"name":"bomb","generation":1e400},"spec":{"purpose":"none"}}`, nil, "400"},
@@ -147,11 +147,11 @@ func TestS30Bombs(t *testing.T) {
 	}
 	// The same forms, with nothing in them that explodes, are good.
 	for _, b := range []bomb{
-		{"create", http.MethodPost, protected, jsonType, item("there"), nil, "201"},
+		{"create", http.MethodPost, protected, jsonType, gadget("there"), nil, "201"},
 		{"create from a YAML with the signs of an alias in a text", http.MethodPost, protected, yamlType,
-			"apiVersion: fixture.example.com/v1\nkind: Item\nmetadata: {name: signs, annotations: {a: '&a *a'}}\nspec: {purpose: none}\n", nil, "201"},
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: signs, annotations: {a: '&a *a'}}\nspec: {purpose: none}\n", nil, "201"},
 		{"apply", http.MethodPatch, protected + "/applied" + force, apply,
-			"apiVersion: fixture.example.com/v1\nkind: Item\nmetadata: {name: applied}\nspec: {purpose: none}\n", nil, "201"},
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: applied}\nspec: {purpose: none}\n", nil, "201"},
 		{"merge patch", http.MethodPatch, protected + "/there", merge, `{"spec":{"precision":1}}`, nil, "200"},
 	} {
 		if got := send(b); fmt.Sprint(got.status) != b.want {
@@ -174,7 +174,7 @@ func TestS30Bombs(t *testing.T) {
 		check()
 	}
 	if after := s.get(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}).body; after != stored {
-		t.Errorf("items afterwards: %.2000s\nwant those of before: %.2000s", after, stored)
+		t.Errorf("gadgets afterwards: %.2000s\nwant those of before: %.2000s", after, stored)
 	}
 	if log := s.end(); strings.Contains(log, "panic") {
 		t.Errorf("the log tells of a panic: %.4000s", log[strings.Index(log, "panic"):])

@@ -105,13 +105,13 @@ func TestS43Upgrade(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)
-	console := "/apis/fixture.example.com/v1/namespaces/default/engines/none/console"
+	console := "/apis/workshop.example.com/v1/namespaces/default/widgets/none/console"
 	for _, upgrade := range []string{"websocket", "SPDY/3.1", "h2c"} {
 		for _, tc := range []struct {
 			path, user string
 			want       int
 		}{
-			{"/healthz", "ann", 200}, {"/apis", "ann", 200}, {"/apis/fixture.example.com/v1", "ann", 200}, {"/openapi/v2", "ann", 200},
+			{"/healthz", "ann", 200}, {"/apis", "ann", 200}, {"/apis/workshop.example.com/v1", "ann", 200}, {"/openapi/v2", "ann", 200},
 			{protected, "boss", 200}, {protected, "ann", 403}, {console, "ann", 403}, {"/nowhere", "ann", 403},
 			{protected, "", 401}, {console, "", 401},
 		} {

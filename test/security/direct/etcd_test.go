@@ -129,14 +129,14 @@ func TestEtcdFails(t *testing.T) {
 	s.waitReady(t)
 	admin := issue(t, readCA(t, "client-ca"), "admin", "system:masters")
 	ask := func(method, path, body string) answer { return s.try(admin, method, path, nil, body) }
-	ask(http.MethodPost, protected, item("kept")).want(t, "create", http.StatusCreated)
+	ask(http.MethodPost, protected, gadget("kept")).want(t, "create", http.StatusCreated)
 	before := ask(http.MethodGet, protected+"/kept", "")
 	for _, mode := range []string{down, silent, garbage} {
 		t.Run(mode, func(t *testing.T) {
 			w.set(mode)
 			var all sync.WaitGroup
 			for _, request := range []struct{ method, path, body string }{
-				{http.MethodGet, protected + "/kept", ""}, {http.MethodGet, protected, ""}, {http.MethodPost, protected, item("new")},
+				{http.MethodGet, protected + "/kept", ""}, {http.MethodGet, protected, ""}, {http.MethodPost, protected, gadget("new")},
 				{http.MethodPut, protected + "/kept", strings.Replace(before.body, `"none"`, `"changed"`, 1)}, {http.MethodDelete, protected + "/kept", ""},
 				{http.MethodDelete, protected, ""},
 			} {
@@ -164,7 +164,7 @@ func TestEtcdFails(t *testing.T) {
 				return nil
 			})
 			if got := ask(http.MethodGet, protected, ""); strings.Count(got.body, `"name":"`) != 1 {
-				t.Errorf("items afterwards: %s, want only the one from before", got)
+				t.Errorf("gadgets afterwards: %s, want only the one from before", got)
 			}
 		})
 	}

@@ -144,7 +144,7 @@ func TestS03UsersCertificate(t *testing.T) {
 			t.Fatalf("%d SubjectAccessReviews, want 1", len(specs))
 		}
 		delete(specs[0].Extra, "authentication.kubernetes.io/credential-id")
-		want := authorizationv1.SubjectAccessReviewSpec{User: name, Groups: []string{"makers", "system:authenticated"}, ResourceAttributes: listItems()}
+		want := authorizationv1.SubjectAccessReviewSpec{User: name, Groups: []string{"makers", "system:authenticated"}, ResourceAttributes: listGadgets()}
 		if diff := cmp.Diff(want, specs[0], cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("SubjectAccessReview (-want +got):\n%s", diff)
 		}
@@ -152,8 +152,8 @@ func TestS03UsersCertificate(t *testing.T) {
 	s.get(t, issue(t, users, "boss"), nil).want(t, "boss himself", http.StatusOK)
 }
 
-func listItems() *authorizationv1.ResourceAttributes {
-	return &authorizationv1.ResourceAttributes{Verb: "list", Group: "fixture.example.com", Version: "v1", Resource: "items"}
+func listGadgets() *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{Verb: "list", Group: "workshop.example.com", Version: "v1", Resource: "gadgets"}
 }
 
 // TestS05NoUser: the front proxy's certificate is not itself a user. Without the user's header nobody is there, and groups
@@ -230,7 +230,7 @@ func TestS06IdentityArrives(t *testing.T) {
 		Extra: map[string]authorizationv1.ExtraValue{
 			"example.com/scope": {"a", "B c", "d%2Fe"}, "mixed-case": {"x"}, "€": {"euro"}, "bad%zz": {"kept"},
 		},
-		ResourceAttributes: listItems(),
+		ResourceAttributes: listGadgets(),
 	}}
 	if diff := cmp.Diff(want, s.access(t)); diff != "" {
 		t.Errorf("SubjectAccessReviews (-want +got):\n%s", diff)

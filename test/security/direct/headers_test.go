@@ -17,7 +17,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// webhook registers an admission webhook at the relay, for items with the label.
+// webhook registers an admission webhook at the relay, for gadgets with the label.
 func (s *server) webhook(t *testing.T, label string) {
 	t.Helper()
 	client, err := shared.AdminClient()
@@ -32,7 +32,7 @@ func (s *server) webhook(t *testing.T, label string) {
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(s.url + "/webhook"), CABundle: certs.Bundle{s.ca.Certificate}.PEM()},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"fixture.example.com"}, APIVersions: []string{"*"}, Resources: []string{"items"}},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"workshop.example.com"}, APIVersions: []string{"*"}, Resources: []string{"gadgets"}},
 			}},
 			ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{label: ""}},
 			FailurePolicy:           new(admissionregistrationv1.Fail),
@@ -69,7 +69,7 @@ func TestS08HeadersGoNoFurther(t *testing.T) {
 		"Authorization": {"Bearer canary-token"}, "Cookie": {"session=canary-cookie"}, "Proxy-Authorization": {"Basic canary-basic"},
 		"Impersonate-User": {""}, "X-Forwarded-User": {"canary-forwarded"},
 	}
-	body := `{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"generateName":"s08-","labels":{"` + label + `":""}},"spec":{"purpose":"none"}}`
+	body := `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"generateName":"s08-","labels":{"` + label + `":""}},"spec":{"purpose":"none"}}`
 	var created answer
 	// The webhook's registration takes a moment to arrive.
 	for len(s.requests("/webhook")) == 0 {

@@ -70,7 +70,7 @@ func TestS19Impersonation(t *testing.T) {
 		asked = append(asked, spec.User+": "+attributesLine(spec))
 	}
 	if diff := cmp.Diff([]string{
-		"alice: impersonate-on:user-info:list fixture.example.com/v1 items ",
+		"alice: impersonate-on:user-info:list workshop.example.com/v1 gadgets ",
 		"alice: impersonate /v1 users boss",
 	}, asked); diff != "" {
 		t.Errorf("SubjectAccessReviews (-want +got):\n%s", diff)
@@ -126,7 +126,7 @@ func TestS19ConstrainedImpersonation(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	if err := grant("direct-reader", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader"}},
-		rbacv1.PolicyRule{APIGroups: []string{"fixture.example.com"}, Resources: []string{"items"}, Verbs: []string{"impersonate-on:user-info:list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"workshop.example.com"}, Resources: []string{"gadgets"}, Verbs: []string{"impersonate-on:user-info:list"}},
 		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}, Verbs: []string{"impersonate:user-info"}, ResourceNames: []string{"boss"}},
 	); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestS19ConstrainedImpersonation(t *testing.T) {
 	reader, asBoss := issue(t, readCA(t, "client-ca"), "reader"), http.Header{"Impersonate-User": {"boss"}}
 	s.get(t, reader, asBoss).want(t, "list", http.StatusOK)
 	s.get(t, reader, http.Header{"Impersonate-User": {"admin"}}).want(t, "list as another", http.StatusForbidden)
-	body := `{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"name":"constrained"}}`
+	body := `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"constrained"}}`
 	s.try(reader, http.MethodPost, protected, asBoss, body).want(t, "create", http.StatusForbidden)
 	s.try(reader, http.MethodGet, protected+"/constrained", asBoss, "").want(t, "get", http.StatusForbidden)
 }

@@ -59,10 +59,10 @@ func segments() []string {
 	}
 }
 
-const engines = "/apis/fixture.example.com/v1/namespaces/"
+const widgets = "/apis/workshop.example.com/v1/namespaces/"
 
 // TestS28Keys: a name or a namespace that is a path reads, changes and deletes nothing that is elsewhere (CVE-2022-3162). Ann may do
-// everything but with engines in the namespace "s28-other", or in all, and with items; Bea may delete one engine of hers, not all.
+// everything but with widgets in the namespace "s28-other", or in all, and with gadgets; Bea may delete one widget of hers, not all.
 func TestS28Keys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode")
@@ -78,14 +78,14 @@ func TestS28Keys(t *testing.T) {
 		case "bea":
 			yes = of != nil && of.Verb == "delete"
 		case "ann":
-			yes = of != nil && of.Resource == "engines" && of.Namespace != "" && of.Namespace != "s28-other"
+			yes = of != nil && of.Resource == "widgets" && of.Namespace != "" && of.Namespace != "s28-other"
 		}
 		return verdict(fmt.Sprintf(`"allowed":%t`, yes))
 	})
 	proxy, etcd := frontProxy(t), s.etcd(t)
 	before := s.plant(t, etcd)
 	ann := http.Header{"X-Remote-User": {"ann"}}
-	s.try(proxy, http.MethodGet, engines+"s28-mine/engines/mine", ann, "").want(t, "what ann may see", http.StatusOK)
+	s.try(proxy, http.MethodGet, widgets+"s28-mine/widgets/mine", ann, "").want(t, "what ann may see", http.StatusOK)
 	count := 0
 	send := func(method, target, contentType, body string, want ...string) {
 		t.Helper()
@@ -103,19 +103,19 @@ func TestS28Keys(t *testing.T) {
 	refused := []string{"400", "403", "404", "405", "422"}
 	for _, segment := range segments() {
 		segment = strings.ReplaceAll(segment, "other", "s28-other")
-		mine, elsewhere := engines+"s28-mine/engines/"+segment, engines+segment+"/engines"
+		mine, elsewhere := widgets+"s28-mine/widgets/"+segment, widgets+segment+"/widgets"
 		for _, target := range []string{mine, elsewhere + "/canary", elsewhere + "/" + segment} {
 			for _, method := range []string{http.MethodGet, http.MethodDelete} {
 				send(method, target, jsonType, "", refused...)
 			}
-			send(http.MethodPut, target, jsonType, engine("canary", "s28-mine"), refused...)
+			send(http.MethodPut, target, jsonType, widget("canary", "s28-mine"), refused...)
 			send(http.MethodPatch, target, merge, `{"spec":{"grade":"Economy"}}`, refused...)
-			send(http.MethodPatch, target+force, apply, engine("canary", ""), refused...)
+			send(http.MethodPatch, target+force, apply, widget("canary", ""), refused...)
 			send(http.MethodGet, target+"/status", jsonType, "", refused...)
 			send(http.MethodGet, target+"/scale", jsonType, "", refused...)
 		}
 		send(http.MethodDelete, elsewhere, jsonType, "", append(refused, "200")...)
-		send(http.MethodPost, elsewhere, jsonType, engine("canary", ""), refused...)
+		send(http.MethodPost, elsewhere, jsonType, widget("canary", ""), refused...)
 		// In a namespace that does not exist there is nothing: an empty list is no leak.
 		send(http.MethodGet, elsewhere, jsonType, "", append(refused, "200")...)
 	}
@@ -123,7 +123,7 @@ func TestS28Keys(t *testing.T) {
 	s.watchBadNames(t)
 	// Without a name it is the collection that is deleted, and authorized.
 	bea := http.Header{"X-Remote-User": {"bea"}}
-	s.try(proxy, http.MethodDelete, engines+"s28-mine/engines/%2f", bea, "").want(t, "DELETE with a slash for a name", http.StatusForbidden)
+	s.try(proxy, http.MethodDelete, widgets+"s28-mine/widgets/%2f", bea, "").want(t, "DELETE with a slash for a name", http.StatusForbidden)
 	s.createBadNames(send)
 	if diff := cmp.Diff(before, s.stored(t, etcd)); diff != "" {
 		t.Errorf("what is stored changed (-before +after):\n%s", diff)
@@ -136,8 +136,8 @@ func (s *server) watchBadNames(t *testing.T) {
 	var watchers sync.WaitGroup
 	for _, segment := range segments() {
 		segment = strings.ReplaceAll(segment, "other", "s28-other")
-		const watch = "/engines?watch=1&timeoutSeconds=1"
-		for _, target := range []string{engines + segment + watch, engines + "s28-mine" + watch + "&fieldSelector=metadata.name=" + segment} {
+		const watch = "/widgets?watch=1&timeoutSeconds=1"
+		for _, target := range []string{widgets + segment + watch, widgets + "s28-mine" + watch + "&fieldSelector=metadata.name=" + segment} {
 			watchers.Go(func() {
 				got := ann.try(http.MethodGet, target, http.Header{"X-Remote-User": {"ann"}}, "")
 				if got.status != http.StatusOK && (got.status < 400 || got.status > 499) || strings.Contains(got.body, "canary-content") {
@@ -152,22 +152,22 @@ func (s *server) watchBadNames(t *testing.T) {
 // createBadNames: names come in bodies, too.
 func (s *server) createBadNames(send func(method, target, contentType, body string, want ...string)) {
 	for _, name := range []string{
-		"..", ".", "a/b", "../s28-other/canary", "../../items/canary", "/", "a/", "%2e%2e", "a%2fb", "\x00", "a\x00b", "a\\b",
+		"..", ".", "a/b", "../s28-other/canary", "../../gadgets/canary", "/", "a/", "%2e%2e", "a%2fb", "\x00", "a\x00b", "a\\b",
 		"é", "\u202e", "\uff0e\uff0e", "*", " ", "a b", "A",
 		strings.Repeat("x", 300), strings.Repeat("../", 100),
 	} {
 		quoted := strings.ReplaceAll(strings.ReplaceAll(strconv.QuoteToASCII(name), `\x00`, `\u0000`), `\'`, `'`)
-		send(http.MethodPost, engines+"s28-mine/engines", jsonType, strings.Replace(engine("", ""), `"name":""`, `"name":`+quoted, 1), "422")
+		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType, strings.Replace(widget("", ""), `"name":""`, `"name":`+quoted, 1), "422")
 		if len(name) == 300 {
 			// It is cut, to leave room for what is added.
 			continue
 		}
-		send(http.MethodPost, engines+"s28-mine/engines", jsonType, strings.Replace(engine("", ""), `"name":""`, `"generateName":`+quoted, 1), "422")
-		send(http.MethodPost, engines+"s28-mine/engines", jsonType, strings.Replace(engine("fine", ""), `"namespace":""`, `"namespace":`+quoted, 1), "400", "422")
+		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType, strings.Replace(widget("", ""), `"name":""`, `"generateName":`+quoted, 1), "422")
+		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType, strings.Replace(widget("fine", ""), `"namespace":""`, `"namespace":`+quoted, 1), "400", "422")
 	}
 }
 
-// plant stores what nobody may get at: an engine in another namespace, an item, and a key beside those of the server.
+// plant stores what nobody may get at: a widget in another namespace, a gadget, and a key beside those of the server.
 func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 	t.Helper()
 	admin, err := shared.AdminClient()
@@ -181,7 +181,7 @@ func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 	}
 	proxy, boss := frontProxy(t), http.Header{"X-Remote-User": {"boss"}}
 	for path, body := range map[string]string{
-		engines + "s28-mine/engines": engine("mine", ""), engines + "s28-other/engines": secretly(engine("canary", "")), protected: secretly(item("canary")),
+		widgets + "s28-mine/widgets": widget("mine", ""), widgets + "s28-other/widgets": secretly(widget("canary", "")), protected: secretly(gadget("canary")),
 	} {
 		s.try(proxy, http.MethodPost, path, boss, body).want(t, "POST "+path, http.StatusCreated)
 	}
@@ -190,8 +190,8 @@ func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 	}
 	keys := s.stored(t, etcd)
 	want := []string{
-		"/registry/fixture.example.com/engines/s28-mine/mine", "/registry/fixture.example.com/engines/s28-other/canary",
-		"/registry/fixture.example.com/items/canary", "/registry/foreign/canary",
+		"/registry/workshop.example.com/widgets/s28-mine/mine", "/registry/workshop.example.com/widgets/s28-other/canary",
+		"/registry/workshop.example.com/gadgets/canary", "/registry/foreign/canary",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(keys))); diff != "" {
 		t.Fatalf("keys in etcd (-want +got):\n%s", diff)
@@ -204,6 +204,6 @@ func secretly(object string) string {
 	return strings.Replace(object, `"metadata":{`, `"metadata":{"annotations":{"a":"canary-content"},`, 1)
 }
 
-func engine(name, namespace string) string {
-	return `{"apiVersion":"fixture.example.com/v1","kind":"Engine","metadata":{"name":"` + name + `","namespace":"` + namespace + `"},"spec":{"model":"m"}}`
+func widget(name, namespace string) string {
+	return `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"` + name + `","namespace":"` + namespace + `"},"spec":{"model":"m"}}`
 }

@@ -53,8 +53,8 @@ func TestS12OpenConsole(t *testing.T) {
 	testLasting(t, consolesOf("lasting"), webSocket("v5.channel.k8s.io"), http.StatusSwitchingProtocols)
 }
 
-func consolesOf(engine string) string {
-	return "/apis/fixture.example.com/v1/namespaces/default/engines/" + engine + "/console"
+func consolesOf(widget string) string {
+	return "/apis/workshop.example.com/v1/namespaces/default/widgets/" + widget + "/console"
 }
 
 // testLasting opens the path for two callers each at two servers. The one loses the right, or the trust; the other goes on. All wait
@@ -65,7 +65,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	right.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		return verdict(fmt.Sprintf(`"allowed":%t`, spec.User != "leaver" || !revoked.Load()))
 	})
-	right.createEngine(t)
+	right.createWidget(t)
 	rightLeaver := right.open(t, frontProxy(t), path, header, "leaver", status)
 	rightStayer := right.open(t, frontProxy(t), path, header, "stayer", status)
 
@@ -74,7 +74,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	trust := start(t, r)
 	trust.waitReady(t)
 	trust.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
-	trust.createEngine(t)
+	trust.createWidget(t)
 	trustLeaver := trust.open(t, issue(t, readCA(t, "client-ca"), "leaver"), path, header, "", status)
 	trustStayer := trust.open(t, frontProxy(t), path, header, "stayer", status)
 
@@ -109,12 +109,12 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	}
 }
 
-// createEngine creates the engine that has the consoles; the server stores in an etcd of its own.
-func (s *server) createEngine(t *testing.T) {
+// createWidget creates the widget that has the consoles; the server stores in an etcd of its own.
+func (s *server) createWidget(t *testing.T) {
 	t.Helper()
-	const engine = `{"apiVersion":"fixture.example.com/v1","kind":"Engine","metadata":{"name":"lasting"},"spec":{"model":"pendulum"}}`
+	const widget = `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"lasting"},"spec":{"model":"pendulum"}}`
 	s.try(frontProxy(t), http.MethodPost, strings.TrimSuffix(consolesOf("lasting"), "/lasting/console"),
-		http.Header{"X-Remote-User": {"maker"}}, engine).want(t, "create the engine", http.StatusCreated)
+		http.Header{"X-Remote-User": {"maker"}}, widget).want(t, "create the widget", http.StatusCreated)
 }
 
 // open returns a channel that gets the time at which the server ends what it answered.

@@ -67,19 +67,19 @@ func TestS27UncleanPaths(t *testing.T) {
 		{"/apis%00/metrics", refused},
 		{"/apis%0a/metrics", refused},
 		{"/apis%2f..%2fmetrics", refused},
-		{"/apis/x/../fixture.example.com/v1/items", refused},
-		{"/apis/fixture.example.com/v1/./items", refused},
-		{"/apis/fixture.example.com/v1//items", refused},
-		{"/apis/fixture.example.com//v1/items", refused},
-		{"/apis//fixture.example.com/v1/items", refused},
-		{"//apis/fixture.example.com/v1/items", refused},
-		{"/apis/fixture.example.com/v1/items/", refused},
-		{"/apis/fixture.example.com/v1%2fitems", refused},
-		{"/apis/fixture.example.com/v1/%67adgets", refused},
-		{"/%61pis/fixture.example.com/v1/items", refused},
-		{"/APIS/fixture.example.com/v1/items", refused},
+		{"/apis/x/../workshop.example.com/v1/gadgets", refused},
+		{"/apis/workshop.example.com/v1/./gadgets", refused},
+		{"/apis/workshop.example.com/v1//gadgets", refused},
+		{"/apis/workshop.example.com//v1/gadgets", refused},
+		{"/apis//workshop.example.com/v1/gadgets", refused},
+		{"//apis/workshop.example.com/v1/gadgets", refused},
+		{"/apis/workshop.example.com/v1/gadgets/", refused},
+		{"/apis/workshop.example.com/v1%2fitems", refused},
+		{"/apis/workshop.example.com/v1/%67adgets", refused},
+		{"/%61pis/workshop.example.com/v1/gadgets", refused},
+		{"/APIS/workshop.example.com/v1/gadgets", refused},
 		{"/healthz/../metrics", refused},
-		{"/healthz/%2e%2e/apis/fixture.example.com/v1/items", refused},
+		{"/healthz/%2e%2e/apis/workshop.example.com/v1/gadgets", refused},
 		{"/livez%2f..%2fmetrics", refused},
 		{"https://localhost/metrics", refused},
 		{"https://localhost/apis/../metrics", refused},
@@ -95,7 +95,7 @@ func TestS27UncleanPaths(t *testing.T) {
 			if !slices.Contains(strings.Fields(tc.want), status) {
 				t.Errorf("GET %s %s: %s, want %s: %.200s", tc.target, version, status, tc.want, body)
 			}
-			if strings.Contains(body, "# HELP") || strings.Contains(body, "ItemList") {
+			if strings.Contains(body, "# HELP") || strings.Contains(body, "GadgetList") {
 				t.Errorf("GET %s %s gave what the user may not see", tc.target, version)
 			}
 		}

@@ -96,7 +96,7 @@ func (a answer) want(t *testing.T, what string, status int) {
 	}
 }
 
-const reviewBody = `{"apiVersion":"fixture.example.com/v1","kind":"IdentityReview"}`
+const reviewBody = `{"apiVersion":"workshop.example.com/v1","kind":"IdentityReview"}`
 
 // review creates an IdentityReview and returns whom our server takes the caller for; nil if it refuses.
 func (s *server) review(t *testing.T, cert *tls.Certificate, header http.Header) (*identity.IdentityReviewStatus, answer) {

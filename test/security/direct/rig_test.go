@@ -23,7 +23,7 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/envtest"
-	v1 "example.com/extension-apiserver/test/fixture/api/v1"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // shared is the control plane. Its own server stands by unused: each test starts one behind a relay of its own.
@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 
 const (
 	// protected is a path that nobody but the user "boss" and the group "bosses" may read.
-	protected = "/apis/fixture.example.com/v1/items"
+	protected = "/apis/workshop.example.com/v1/gadgets"
 	// whoami is where every authenticated user may create an IdentityReview.
-	whoami = "/apis/fixture.example.com/v1/identityreviews"
+	whoami = "/apis/workshop.example.com/v1/identityreviews"
 )
 
 // server is our server behind a relay.
@@ -174,10 +174,10 @@ func accountKubeconfig(account string) (string, error) {
 
 // grantOnce gives the users of the tests their rights, and waits until kube-apiserver knows of them.
 var grantOnce = sync.OnceValue(func() error {
-	items := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"items"}, Verbs: []string{"get", "list", "create"}}
+	gadgets := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"gadgets"}, Verbs: []string{"get", "list", "create"}}
 	reviews := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}}
 	return errors.Join(
-		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"}, {Kind: rbacv1.GroupKind, Name: "bosses"}}, items),
+		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"}, {Kind: rbacv1.GroupKind, Name: "bosses"}}, gadgets),
 		grant("direct-reviews", []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:authenticated"}}, reviews),
 	)
 })

@@ -171,7 +171,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	s.waitReady(t)
 	proxy := frontProxy(t)
 	create := func() answer {
-		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}}, item("new"))
+		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}}, gadget("new"))
 	}
 	create().want(t, "a write while the trust is readable", http.StatusCreated)
 

@@ -92,9 +92,9 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	allow(t, kubernetes.NewForConfigOrDie(admin), "quiet", rbacv1.PolicyRule{
-		APIGroups: []string{items.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"engines", "flunders"}, Verbs: []string{"list"}})
+		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}})
 	allow(t, kubernetes.NewForConfigOrDie(admin), reader, rbacv1.PolicyRule{
-		APIGroups: []string{items.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"engines", "flunders"}, Verbs: []string{"get", "list", "watch"}})
+		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"get", "list", "watch"}})
 	for _, name := range chosenAttacks(t) {
 		t.Run(name, func(t *testing.T) {
 			server := shared.Servers[0]
@@ -106,7 +106,7 @@ func TestAttacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := underAttack(t, name, target{server, items.GroupVersion(), "engines"})
+			got := underAttack(t, name, target{server, gadgets.GroupVersion(), "widgets"})
 			if got.peak > memoryLimit {
 				t.Errorf("VmHWM is %d MiB, want at most %d", got.peak>>10, memoryLimit>>10)
 			}
@@ -137,7 +137,7 @@ func fill(t *testing.T, admin *rest.Config) {
 	for i := range 500 {
 		annotations[fmt.Sprintf("a%d", i)] = ""
 	}
-	client := dynamic.NewForConfigOrDie(admin).Resource(items.GroupVersion().WithResource("engines")).Namespace("ns-0")
+	client := dynamic.NewForConfigOrDie(admin).Resource(gadgets.GroupVersion().WithResource("widgets")).Namespace("ns-0")
 	if _, err := kubernetes.NewForConfigOrDie(admin).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "ns-0"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func fill(t *testing.T, admin *rest.Config) {
 	for i := range 200 {
 		shared.Eventually(t, "an object to be created", envtest.Patience, func(ctx context.Context) error {
 			_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": items.GroupVersion().String(), "kind": "Engine", "spec": map[string]any{"model": "pendulum"},
+				"apiVersion": gadgets.GroupVersion().String(), "kind": "Widget", "spec": map[string]any{"model": "pendulum"},
 				"metadata": map[string]any{"name": fmt.Sprintf("w%d", i), "annotations": annotations},
 			}}, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {

@@ -132,7 +132,7 @@ func (a *attacker) yamlLists() error {
 }
 
 // readable are paths that everybody, or everybody with credentials, may read.
-var readable = []string{"/healthz", "/readyz", "/apis", "/apis/fixture.example.com/v1", "/openapi/v3", "/version"}
+var readable = []string{"/healthz", "/readyz", "/apis", "/apis/workshop.example.com/v1", "/openapi/v3", "/version"}
 
 // aliases is a document of almost 3 MiB: a list, and an alias of its last value.
 func aliases() string { return "{" + strings.Repeat("a,", (3<<20-1<<10)/2) + "&x b: *x}" }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	itemsPath = "/apis/fixture.example.com/v1/items"
+	gadgetsPath = "/apis/workshop.example.com/v1/gadgets"
 	// maxStreams is how many requests of a connection are served at a time.
 	maxStreams = 25
 	// streamRoutines is how many goroutines each of them may have.
@@ -119,7 +119,7 @@ func TestS36ContinuationFlood(t *testing.T) {
 // TestS38AnonymousHTTP2: who shows no credentials gets one answer on a connection, and then it ends. HTTP/2 gives a client much to do
 // with little; it is for those who are known (UnauthenticatedHTTP2DOSMitigation).
 func TestS38AnonymousHTTP2(t *testing.T) {
-	for _, tc := range []struct{ path, want string }{{itemsPath, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
+	for _, tc := range []struct{ path, want string }{{gadgetsPath, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
 		c := dialHTTP2(t, nil)
 		c.get(t, 1, tc.path)
 		if got := c.answer(1); got != tc.want {
@@ -165,11 +165,11 @@ func TestS38RapidReset(t *testing.T) {
 		cert                 *tls.Certificate
 		closed               bool
 	}{
-		{"anonymous", itemsPath, "401", nil, true},
+		{"anonymous", gadgetsPath, "401", nil, true},
 		{"anonymous, health", "/healthz", "200", nil, true},
 		// The front proxy's connection carries everybody's requests: it must not end because one takes many back.
-		{"a user, lists", itemsPath, "200", &pair, false},
-		{"a user, watches", itemsPath + "?watch=1", "200", &pair, false},
+		{"a user, lists", gadgetsPath, "200", &pair, false},
+		{"a user, watches", gadgetsPath + "?watch=1", "200", &pair, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			// The same request is answered when it is not taken back. The user's right takes a moment.

@@ -26,10 +26,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/extension-apiserver/test/fixture/install"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-var items = install.GroupVersions[0].WithResource("items")
+var gadgets = install.GroupVersions()[0].WithResource("gadgets")
 
 // TestS37Unread: lists and watches that a client asks for and does not read give their seats back, which others need.
 func TestS37Unread(t *testing.T) {
@@ -43,10 +43,10 @@ func TestS37Unread(t *testing.T) {
 	}
 	allowReads(t, kubernetes.NewForConfigOrDie(admin), "idler")
 	// 20 MiB: more than the buffers of two sockets hold.
-	client := dynamic.NewForConfigOrDie(admin).Resource(items)
+	client := dynamic.NewForConfigOrDie(admin).Resource(gadgets)
 	for i := range 100 {
 		if _, err := client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": items.GroupVersion().String(), "kind": "Item", "spec": map[string]any{"purpose": "unread"},
+			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "unread"},
 			"metadata": map[string]any{"name": fmt.Sprintf("unread-%d", i), "annotations": map[string]any{"a": strings.Repeat("x", 200<<10)}},
 		}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestS37Unread(t *testing.T) {
 	queries := []string{"", "?watch=1", "?limit=90"}
 	for _, query := range queries {
 		conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
-		if _, err := fmt.Fprintf(conn, "GET /apis/%s/items%s HTTP/1.1\r\nHost: x\r\n\r\n", items.GroupVersion(), query); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET /apis/%s/gadgets%s HTTP/1.1\r\nHost: x\r\n\r\n", gadgets.GroupVersion(), query); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,15 +91,15 @@ func TestS37SlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allow(t, kubernetes.NewForConfigOrDie(admin), "slow", rbacv1.PolicyRule{APIGroups: []string{items.Group}, Resources: []string{items.Resource}, Verbs: []string{"create"}})
+	allow(t, kubernetes.NewForConfigOrDie(admin), "slow", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"create"}})
 	slow, err := shared.Config("slow")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := dynamic.NewForConfigOrDie(slow).Resource(items)
+	client := dynamic.NewForConfigOrDie(slow).Resource(gadgets)
 	shared.Eventually(t, "the user to be allowed", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": items.GroupVersion().String(), "kind": "Item", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
+			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
@@ -197,7 +197,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 		authorization = "Authorization: Bearer " + token + "\r\n"
 	}
 	began := time.Now()
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", itemsPath, slowBody, authorization); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", gadgetsPath, slowBody, authorization); err != nil {
 		t.Fatal(err)
 	}
 	eachSecond(t, func() error { _, err := io.WriteString(conn, " "); return err })
@@ -232,7 +232,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.Patience)
 	t.Cleanup(cancel)
 	body, in := io.Pipe()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+itemsPath, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+gadgetsPath, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,8 +291,8 @@ func seatsOf(ctx context.Context, t *testing.T) float64 {
 	return sum
 }
 
-// allowReads lets the user read items.
+// allowReads lets the user read gadgets.
 func allowReads(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
-	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{items.Group}, Resources: []string{items.Resource}, Verbs: []string{"get", "list", "watch"}})
+	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"get", "list", "watch"}})
 }

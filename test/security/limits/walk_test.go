@@ -30,7 +30,7 @@ func costly() map[string][]byte {
 	values := func(head, value, tail string) []byte {
 		return []byte(head + strings.Repeat(value, (size-len(head)-len(tail))/len(value)) + tail)
 	}
-	const object = `{"apiVersion":"fixture.example.com/v1","kind":"Item","metadata":{"name":"w"},"x":[`
+	const object = `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"w"},"x":[`
 	return map[string][]byte{
 		"application/json":                       values(object, "1,", "1]}"),
 		"application/yaml":                       []byte(aliases()),
@@ -103,7 +103,7 @@ func TestS30Walk(t *testing.T) {
 		t.Fatal(err)
 	}
 	allow(t, kubernetes.NewForConfigOrDie(admin), "reader",
-		rbacv1.PolicyRule{APIGroups: []string{items.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"get", "head", "options"}})
 	index, err := metricsClient()
 	if err != nil {

@@ -13,7 +13,7 @@
 // +k8s:deepcopy-gen=package
 // +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
 // +k8s:defaulter-gen=TypeMeta
-// +k8s:validation-gen=TypeMeta
+// +k8s:validation-gen=TypesWithField=TypeMeta
 // +k8s:validation-gen-nolint
 // +groupName=workshop.example.com
 package v1

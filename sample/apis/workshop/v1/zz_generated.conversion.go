@@ -11,7 +11,6 @@ import (
 	unsafe "unsafe"
 
 	workshop "example.com/extension-apiserver/sample/apis/workshop"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -155,8 +154,7 @@ func Convert_workshop_GadgetList_To_v1_GadgetList(in *workshop.GadgetList, out *
 }
 
 func autoConvert_v1_GadgetSpec_To_workshop_GadgetSpec(in *GadgetSpec, out *workshop.GadgetSpec, s conversion.Scope) error {
-	out.Purpose = in.Purpose
-	out.Precision = (*int32)(unsafe.Pointer(in.Precision))
+	*out = *(*workshop.GadgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -166,8 +164,7 @@ func Convert_v1_GadgetSpec_To_workshop_GadgetSpec(in *GadgetSpec, out *workshop.
 }
 
 func autoConvert_workshop_GadgetSpec_To_v1_GadgetSpec(in *workshop.GadgetSpec, out *GadgetSpec, s conversion.Scope) error {
-	out.Purpose = in.Purpose
-	out.Precision = (*int32)(unsafe.Pointer(in.Precision))
+	*out = *(*GadgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -231,9 +228,7 @@ func Convert_workshop_WidgetList_To_v1_WidgetList(in *workshop.WidgetList, out *
 }
 
 func autoConvert_v1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
-	out.Name = in.Name
-	out.Quantity = (*int32)(unsafe.Pointer(in.Quantity))
-	out.Material = in.Material
+	*out = *(*workshop.WidgetPart)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -243,9 +238,7 @@ func Convert_v1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.
 }
 
 func autoConvert_workshop_WidgetPart_To_v1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
-	out.Name = in.Name
-	out.Quantity = (*int32)(unsafe.Pointer(in.Quantity))
-	out.Material = in.Material
+	*out = *(*WidgetPart)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -255,11 +248,7 @@ func Convert_workshop_WidgetPart_To_v1_WidgetPart(in *workshop.WidgetPart, out *
 }
 
 func autoConvert_v1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
-	out.Model = in.Model
-	out.Grade = workshop.WidgetGrade(in.Grade)
-	out.Replicas = (*int32)(unsafe.Pointer(in.Replicas))
-	out.MaxReplicas = (*int32)(unsafe.Pointer(in.MaxReplicas))
-	out.Parts = *(*[]workshop.WidgetPart)(unsafe.Pointer(&in.Parts))
+	*out = *(*workshop.WidgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -269,11 +258,7 @@ func Convert_v1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.
 }
 
 func autoConvert_workshop_WidgetSpec_To_v1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
-	out.Model = in.Model
-	out.Grade = WidgetGrade(in.Grade)
-	out.Replicas = (*int32)(unsafe.Pointer(in.Replicas))
-	out.MaxReplicas = (*int32)(unsafe.Pointer(in.MaxReplicas))
-	out.Parts = *(*[]WidgetPart)(unsafe.Pointer(&in.Parts))
+	*out = *(*WidgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -283,11 +268,7 @@ func Convert_workshop_WidgetSpec_To_v1_WidgetSpec(in *workshop.WidgetSpec, out *
 }
 
 func autoConvert_v1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	out.ObservedGeneration = in.ObservedGeneration
-	out.Replicas = in.Replicas
-	out.ReadyReplicas = in.ReadyReplicas
-	out.Selector = in.Selector
-	out.Conditions = *(*[]metav1.Condition)(unsafe.Pointer(&in.Conditions))
+	*out = *(*workshop.WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -297,11 +278,7 @@ func Convert_v1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *wor
 }
 
 func autoConvert_workshop_WidgetStatus_To_v1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
-	out.ObservedGeneration = in.ObservedGeneration
-	out.Replicas = in.Replicas
-	out.ReadyReplicas = in.ReadyReplicas
-	out.Selector = in.Selector
-	out.Conditions = *(*[]metav1.Condition)(unsafe.Pointer(&in.Conditions))
+	*out = *(*WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	unsafe "unsafe"
 
 	workshop "example.com/extension-apiserver/sample/apis/workshop"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -192,11 +191,7 @@ func autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetS
 }
 
 func autoConvert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	out.ObservedGeneration = in.ObservedGeneration
-	out.Replicas = in.Replicas
-	out.ReadyReplicas = in.ReadyReplicas
-	out.Selector = in.Selector
-	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	*out = *(*workshop.WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -206,11 +201,7 @@ func Convert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, ou
 }
 
 func autoConvert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
-	out.ObservedGeneration = in.ObservedGeneration
-	out.Replicas = in.Replicas
-	out.ReadyReplicas = in.ReadyReplicas
-	out.Selector = in.Selector
-	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	*out = *(*WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 

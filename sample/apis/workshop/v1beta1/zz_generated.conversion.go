@@ -11,7 +11,6 @@ import (
 	unsafe "unsafe"
 
 	workshop "example.com/extension-apiserver/sample/apis/workshop"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -131,9 +130,7 @@ func Convert_workshop_WidgetList_To_v1beta1_WidgetList(in *workshop.WidgetList, 
 }
 
 func autoConvert_v1beta1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
-	out.Name = in.Name
-	out.Quantity = (*int32)(unsafe.Pointer(in.Quantity))
-	out.Material = in.Material
+	*out = *(*workshop.WidgetPart)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -143,9 +140,7 @@ func Convert_v1beta1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *work
 }
 
 func autoConvert_workshop_WidgetPart_To_v1beta1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
-	out.Name = in.Name
-	out.Quantity = (*int32)(unsafe.Pointer(in.Quantity))
-	out.Material = in.Material
+	*out = *(*WidgetPart)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -155,11 +150,7 @@ func Convert_workshop_WidgetPart_To_v1beta1_WidgetPart(in *workshop.WidgetPart, 
 }
 
 func autoConvert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
-	out.Model = in.Model
-	out.Grade = workshop.WidgetGrade(in.Grade)
-	out.Replicas = (*int32)(unsafe.Pointer(in.Replicas))
-	out.MaxReplicas = (*int32)(unsafe.Pointer(in.MaxReplicas))
-	out.Parts = *(*[]workshop.WidgetPart)(unsafe.Pointer(&in.Parts))
+	*out = *(*workshop.WidgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -169,11 +160,7 @@ func Convert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *work
 }
 
 func autoConvert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
-	out.Model = in.Model
-	out.Grade = WidgetGrade(in.Grade)
-	out.Replicas = (*int32)(unsafe.Pointer(in.Replicas))
-	out.MaxReplicas = (*int32)(unsafe.Pointer(in.MaxReplicas))
-	out.Parts = *(*[]WidgetPart)(unsafe.Pointer(&in.Parts))
+	*out = *(*WidgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -183,11 +170,7 @@ func Convert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(in *workshop.WidgetSpec, 
 }
 
 func autoConvert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	out.ObservedGeneration = in.ObservedGeneration
-	out.Replicas = in.Replicas
-	out.ReadyReplicas = in.ReadyReplicas
-	out.Selector = in.Selector
-	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	*out = *(*workshop.WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -197,11 +180,7 @@ func Convert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out
 }
 
 func autoConvert_workshop_WidgetStatus_To_v1beta1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
-	out.ObservedGeneration = in.ObservedGeneration
-	out.Replicas = in.Replicas
-	out.ReadyReplicas = in.ReadyReplicas
-	out.Selector = in.Selector
-	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	*out = *(*WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 

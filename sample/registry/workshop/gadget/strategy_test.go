@@ -159,10 +159,10 @@ func TestScope(t *testing.T) {
 	if s.NamespaceScoped() {
 		t.Error("gadgets: got namespaced, want cluster-scoped")
 	}
-	if s.AllowCreateOnUpdate() {
+	if s.AllowCreateOnUpdate(t.Context()) {
 		t.Error("PUT of a gadget that does not exist: got create, want not found")
 	}
-	if !s.AllowUnconditionalUpdate() {
+	if !s.AllowUnconditionalUpdate(t.Context()) {
 		t.Error("PUT without a resourceVersion: got refused, want accepted")
 	}
 }

@@ -120,10 +120,10 @@ func TestScope(t *testing.T) {
 	if !s.NamespaceScoped() {
 		t.Error("widgets: got cluster-scoped, want namespaced")
 	}
-	if s.AllowCreateOnUpdate() {
+	if s.AllowCreateOnUpdate(t.Context()) {
 		t.Error("PUT of a widget that does not exist: got create, want not found")
 	}
-	if !s.AllowUnconditionalUpdate() {
+	if !s.AllowUnconditionalUpdate(t.Context()) {
 		t.Error("PUT without a resourceVersion: got refused, want accepted")
 	}
 }

@@ -15,7 +15,7 @@ import (
 //
 // Gadget is the smallest complete kind: cluster-scoped, one version, no subresource.
 type GadgetApplyConfiguration struct {
-	metav1.TypeMetaApplyConfiguration `json:",inline"`
+	metav1.TypeMetaApplyConfiguration `json:""`
 	// Standard object's metadata.
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is the desired state.

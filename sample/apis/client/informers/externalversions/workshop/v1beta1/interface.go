@@ -11,7 +11,7 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Widgets returns a WidgetInformer.
-	Widgets() WidgetInformer
+	Widgets() TypedWidgetInformer
 }
 
 type version struct {
@@ -25,7 +25,7 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Widgets returns a WidgetInformer.
-func (v *version) Widgets() WidgetInformer {
+// Widgets returns a TypedWidgetInformer.
+func (v *version) Widgets() TypedWidgetInformer {
 	return &widgetInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
