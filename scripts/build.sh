@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds our binaries into bin/, or into OUT, with the version from git. Go rebuilds only what changed.
+# Builds the binaries into bin/, or into OUT, with the version from git.
 #
 # Usage: scripts/build.sh [PACKAGE ...]     Variables: scripts/project.sh
-# Default: the server of the project and certgen; without SERVER the commands of the kit, and the server of its tests' fixture.
+# Default: the server of the project and certgen; without SERVER the commands of the kit.
 set -euo pipefail
 # shellcheck source=scripts/project.sh
 source "$(dirname "$0")/project.sh"
@@ -23,5 +23,4 @@ elif [ -n "${SERVER:-}" ]; then
   go build -o "${OUT:-bin}/" -ldflags "$ldflags" "$server" "$kit/cmd/certgen"
 else
   go build -o "${OUT:-bin}/" -ldflags "$ldflags" ./cmd/...
-  go build -o "${OUT:-bin}/fixture-apiserver" -ldflags "$ldflags" ./cmd/extension-apiserver
 fi

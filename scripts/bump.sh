@@ -48,12 +48,12 @@ try() {
 left=()
 try "generated code" scripts/generate.sh
 try "build" go build ./...
-try "vet" go vet -tags bump,e2e,measure,quickstart,reproducible ./...
+try "vet" go vet -tags e2e,measure,quickstart,reproducible ./...
 try "versions in the README" go test ./test/docs -run TestVersions
 
 step "left for a person"
 left+=("read what is new, deprecated and changed: https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-$minor.md")
-left+=("run: make test, make test-minors, make test-all; the tables of docs/conformance.md may change")
+left+=("run: make test-all; the tables of docs/conformance.md may change")
 left+=("a kind node image of $version: KIND_NODE_IMAGE")
 left+=("konnectivity follows the minor in its own time: internal/controlplane/pins/konnectivity.mod and the images of konnectivity/, when sigs.k8s.io/apiserver-network-proxy has $staging; then make generate")
 if [ "$minor" != "$was_minor" ]; then

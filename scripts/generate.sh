@@ -14,9 +14,7 @@ source "$(dirname "$0")/project.sh"
 bash "$scripts/needs.sh" generate
 own=
 [ $# -gt 0 ] || own=1
-[ $# -gt 0 ] || for pair in pkg/apis=pkg/apis/openapi test/fixture/api=test/fixture/openapi sample/apis=sample/openapi; do
-  [ ! -d "${pair%=*}" ] || set -- "$@" "$pair"
-done
+[ $# -gt 0 ] || set -- pkg/apis=pkg/apis/openapi sample/apis=sample/openapi
 
 module=$(go list -m)
 dir() { go mod download "$1" && go list -m -f '{{.Dir}}' "$1"; }

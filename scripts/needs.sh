@@ -2,7 +2,7 @@
 # Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
 # message, with the command that installs it. As root on Debian it is installed, but for a container engine.
 #
-# Usage: scripts/needs.sh test|arm64|windows|fips|generate|kind|suites ...     suites are those that run on kind
+# Usage: scripts/needs.sh test|fips|generate|kind|suites ...     suites are those that run on kind
 # Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
 set -euo pipefail
 
@@ -36,13 +36,7 @@ test      python3-websocket   python:websocket   python3-websocket   a client of
 test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of the API
 test      node                node               nodejs              runs clients in JavaScript
 test      npm                 npm                npm                 fetches them, the first time
-arm64     openssl             openssl            openssl             the second reading of certificates
 fips      openssl             openssl            openssl             a client of the server
-emulated  qemu-aarch64-static qemu-aarch64-static qemu-user-static    runs programs for linux/arm64
-emulated  update-binfmts      update-binfmts     binfmt-support      lets the kernel start them
-windows   debootstrap         debootstrap        debootstrap         fetches Wine, the first time
-windows   root                root               -                   runs Wine in a system of its own, with chroot
-binfmt    root                root               -                   tells the kernel how to start programs for linux/arm64
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
@@ -53,10 +47,6 @@ END
 
 if [[ " $* " == *" test "* ]]; then
   if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, but for those of konnectivity, where the kernel gives users namespaces; go test -v names them" >&2; fi
-fi
-if [[ " $* " == *" arm64 "* ]] && [ "$(uname -m)" != aarch64 ]; then
-  set -- "$@" emulated
-  [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || set -- "$@" binfmt
 fi
 missing=() packages=() by_hand=()
 while read -r who what how package why; do

@@ -342,17 +342,3 @@ func buildEtcd() {
 	}
 	os.Exit(0)
 }
-
-// TestCompileFlags: with other flags in one of these, what all have in common is compiled once more, for minutes.
-func TestCompileFlags(t *testing.T) {
-	root := filepath.Join("..", "..")
-	for _, file := range []string{"Makefile", ".ci/run", "scripts/image.sh", "internal/scaffold/templates/project/Makefile.tmpl"} {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(text), compileFlags) {
-			t.Errorf("%s: expected the flags %s", file, compileFlags)
-		}
-	}
-}

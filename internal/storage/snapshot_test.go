@@ -36,7 +36,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	want := &Snapshot{
 		File: File{out, last, 11, int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))}, Endpoint: "unix://" + SocketPath(target.DataDir),
-		Version: "3.6.0", Prefix: "/registry/", Objects: 9,
+		Version: "3.7.0", Prefix: "/registry/", Objects: 9,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)

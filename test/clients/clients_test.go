@@ -76,10 +76,10 @@ var cases = []struct {
 }{
 	{resource{
 		Resource: "widgets", Kind: "Widget", Spec: map[string]any{"model": "pendulum"}, Change: map[string]any{"grade": "Premium"},
-		FieldSelector: "spec.grade=Premium", Invalid: map[string]any{"model": "m", "replicas": -1}, InvalidField: "spec.replicas", Forbidden: "Item",
+		FieldSelector: "spec.grade=Premium", Invalid: map[string]any{"model": "m", "replicas": -1}, InvalidField: "spec.replicas", Forbidden: "Gadget",
 	}, withCertificate},
 	{resource{
-		Resource: "items", Kind: "Item", Spec: map[string]any{"purpose": "first"}, Change: map[string]any{"purpose": "second"},
+		Resource: "gadgets", Kind: "Gadget", Spec: map[string]any{"purpose": "first"}, Change: map[string]any{"purpose": "second"},
 		FieldSelector: "metadata.name=RUN-b", Invalid: map[string]any{"purpose": "p", "precision": 7}, InvalidField: "spec.precision", Forbidden: "Widget",
 	}, withToken},
 }

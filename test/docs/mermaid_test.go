@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -112,45 +111,4 @@ func parseMermaid(t *testing.T, texts []string) []*string {
 		t.Fatalf("%d answers to %d diagrams: %v\n%s", len(wrong), len(texts), err, out)
 	}
 	return wrong
-}
-
-var (
-	node  = regexp.MustCompile(`(?m)(\w+)\["([a-z/-]+)"\]`)
-	edges = regexp.MustCompile(`(?m)^\s*(\w+) --> (\w+(?: & \w+)*)$`)
-)
-
-// TestPackagesDiagram: what the diagram of packages in docs/architecture.md calls an import is one.
-func TestPackagesDiagram(t *testing.T) {
-	t.Parallel()
-	const module = "example.com/extension-apiserver/"
-	all := diagrams(t)
-	i := slices.IndexFunc(all, func(d diagram) bool { return strings.Contains(d.text, `["pkg/apiserver"]`) })
-	if i < 0 {
-		t.Fatal("no diagram has pkg/apiserver")
-	}
-	packages := map[string]string{}
-	for _, match := range node.FindAllStringSubmatch(all[i].text, -1) {
-		packages[match[1]] = match[2]
-	}
-	checked := 0
-	for _, match := range edges.FindAllStringSubmatch(all[i].text, -1) {
-		from := packages[match[1]]
-		if _, err := os.Stat(filepath.Join("..", "..", "sample")); err != nil && (strings.HasPrefix(from, "sample") || from == "cmd/extension-apiserver") {
-			continue // who deletes the sample deletes these
-		}
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, module+from).Output()
-		if err != nil {
-			t.Fatalf("%s is %q: %v", match[1], from, err)
-		}
-		imports := strings.Fields(string(out))
-		for to := range strings.SplitSeq(match[2], " & ") {
-			checked++
-			if packages[to] == "" || !slices.Contains(imports, module+packages[to]) {
-				t.Errorf("docs/architecture.md: %s --> %s, but %s does not import %q; it imports\n%s", match[1], to, from, packages[to], out)
-			}
-		}
-	}
-	if arrows := strings.Count(all[i].text, "-->"); checked < arrows/2 || len(edges.FindAllString(all[i].text, -1)) != arrows {
-		t.Errorf("checked %d arrows of %d lines, %d read", checked, arrows, len(edges.FindAllString(all[i].text, -1)))
-	}
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"example.com/extension-apiserver/test/load"
+	"example.com/extension-apiserver/test/rollout/load"
 )
 
 const (

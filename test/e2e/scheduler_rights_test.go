@@ -24,7 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/rights"
+	"example.com/extension-apiserver/test/manifests/rights"
 )
 
 // bindingOf finds the rows of the page's table: what is taken away, and what the log says then.

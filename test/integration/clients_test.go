@@ -15,17 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-
-	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestWidgetByMetadata: a client that knows no kind reads, watches, patches and deletes by metadata alone, as the
@@ -119,79 +113,5 @@ func TestWidgetMapper(t *testing.T) {
 	// Once for each version.
 	if diff := cmp.Diff([]schema.GroupResource{widgetCase.resource.GroupResource()}, slices.Compact(category)); diff != "" || !found {
 		t.Errorf("category workshop, found %t (-want +got):\n%s", found, diff)
-	}
-}
-
-// TestWidgetTyped: a typed client, made as the generated ones are, works in JSON and in protobuf.
-func TestWidgetTyped(t *testing.T) {
-	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
-		t.Run(contentType, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			utilruntime.Must(v1.AddToScheme(scheme))
-			config := rest.CopyConfig(shared.Admin(t))
-			config.ContentType, config.AcceptContentTypes = contentType, contentType
-			config.APIPath, config.GroupVersion = "/apis", &v1.SchemeGroupVersion
-			config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-			client, err := rest.RESTClientFor(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			typed(t, gentype.NewClientWithList("widgets", client, runtime.NewParameterCodec(scheme), shared.NewNamespace(t),
-				func() *v1.Widget { return &v1.Widget{} }, func() *v1.WidgetList { return &v1.WidgetList{} },
-				gentype.PrefersProtobuf[*v1.Widget]()))
-		})
-	}
-}
-
-func typed(t *testing.T, widgets *gentype.ClientWithList[*v1.Widget, *v1.WidgetList]) {
-	t.Helper()
-	widget := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "p"}}}}
-	created, err := widgets.Create(t.Context(), widget, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create: %v", err)
-	}
-	want := v1.WidgetSpec{
-		Model: "m", Grade: v1.WidgetGradeStandard, Replicas: new(int32(1)), Parts: []v1.WidgetPart{{Name: "p", Quantity: new(int32(1))}},
-	}
-	if diff := cmp.Diff(want, created.Spec); diff != "" {
-		t.Errorf("created, with the defaults (-want +got):\n%s", diff)
-	}
-	events, err := widgets.Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion, FieldSelector: "metadata.name=w"})
-	if err != nil {
-		t.Fatalf("watch: %v", err)
-	}
-	defer events.Stop()
-	created.Spec.Replicas = new(int32(3))
-	updated, err := widgets.Update(t.Context(), created, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatalf("update: %v", err)
-	}
-	if diff := cmp.Diff(updated, nextTyped(t, events, watch.Modified)); diff != "" {
-		t.Errorf("watch (-updated +seen):\n%s", diff)
-	}
-	updated.Status = v1.WidgetStatus{Replicas: 3, ReadyReplicas: 2, Conditions: []metav1.Condition{{
-		Type: "Ready", Status: metav1.ConditionFalse, Reason: "Test", LastTransitionTime: metav1.Now().Rfc3339Copy(),
-	}}}
-	got, err := widgets.UpdateStatus(t.Context(), updated, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatalf("update of the status: %v", err)
-	}
-	if diff := cmp.Diff(updated.Status, got.Status); diff != "" {
-		t.Errorf("status (-sent +got):\n%s", diff)
-	}
-	list, err := widgets.List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 1 {
-		t.Fatalf("list: %+v, error %v; want 1", list, err)
-	}
-	got.TypeMeta = metav1.TypeMeta{}
-	list.Items[0].TypeMeta = metav1.TypeMeta{}
-	if diff := cmp.Diff(*got, list.Items[0]); diff != "" {
-		t.Errorf("listed (-want +got):\n%s", diff)
-	}
-	if err := widgets.Delete(t.Context(), "w", metav1.DeleteOptions{}); err != nil {
-		t.Errorf("delete: %v", err)
-	}
-	if _, err := widgets.Get(t.Context(), "w", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("get after the deletion: %v, want NotFound", err)
 	}
 }

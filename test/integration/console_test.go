@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/console"
+	"example.com/extension-apiserver/test/clients/console"
 )
 
 func newWidget(t *testing.T, namespace, name string) {

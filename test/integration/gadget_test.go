@@ -22,8 +22,8 @@ var gadgetCase = kindCase{
 
 func init() { kindCases = append(kindCases, gadgetCase) }
 
-// TestItemInvalid shows each rule's error, by field.
-func TestItemInvalid(t *testing.T) {
+// TestGadgetInvalid shows each rule's error, by field.
+func TestGadgetInvalid(t *testing.T) {
 	client := gadgetCase.client(t, shared.Admin(t), "")
 	for _, tc := range []struct {
 		name   string
@@ -48,8 +48,8 @@ func TestItemInvalid(t *testing.T) {
 	}
 }
 
-// TestItemStrictFields: an unknown field is refused under strict validation, and nothing is stored.
-func TestItemStrictFields(t *testing.T) {
+// TestGadgetStrictFields: an unknown field is refused under strict validation, and nothing is stored.
+func TestGadgetStrictFields(t *testing.T) {
 	client := gadgetCase.client(t, shared.Admin(t), "")
 	obj := gadgetCase.object(t, uniqueName(t))
 	if err := unstructured.SetNestedField(obj.Object, "x", "spec", "colour"); err != nil {

@@ -124,9 +124,9 @@ func (o *observer) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestEngineInformers: informers of every sort see what is there and each change, with the protocol that client-go prefers
+// TestWidgetInformers: informers of every sort see what is there and each change, with the protocol that client-go prefers
 // (WatchList, KEP-3157: a watch that begins with the objects) and with the one before it.
-func TestEngineInformers(t *testing.T) {
+func TestWidgetInformers(t *testing.T) {
 	for kind := range informers {
 		for _, watchList := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, WatchList %t", kind, watchList), func(t *testing.T) {

@@ -4,5 +4,5 @@
 // agents in between: every way to use the API in every mode, and what happens when a part of the tunnel fails. The
 // egress selector configurations are those of konnectivity/egress.
 //
-// It needs root, or user namespaces. `make measure-konnectivity` (build tag measure) repeats the figures of docs/konnectivity.md.
+// It needs root, or user namespaces. `go test -tags measure -run TestMeasure -timeout 90m` repeats the figures of docs/konnectivity.md.
 package konnectivity

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/rights"
+	"example.com/extension-apiserver/test/manifests/rights"
 )
 
 // TestRights: what konnectivity/ grants the server and its agents is what they use, by the audit log of kube-apiserver: nothing was

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/test/console"
+	"example.com/extension-apiserver/test/clients/console"
 )
 
 const (

@@ -301,7 +301,7 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 }
 
 // rotateCA has the CA replaced with the rights of the ServiceAccount. What answers at the Service does nothing but to serve the pair in the
-// Secret: test/rotation and the suites on kind have the real ones.
+// Secret: test/certgen/rotation and the suites on kind have the real ones.
 func (c *cluster) rotateCA(kubeconfig string) {
 	c.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/rights"
+	"example.com/extension-apiserver/test/manifests/rights"
 )
 
 // patience is how long a condition may take to come true on a busy machine. Tests end as soon as it is.
@@ -118,7 +118,7 @@ func (c *cluster) applyCRDs() {
 		},
 	} {
 		cmd := exec.CommandContext(c.Context(), "go", "mod", "download", "-json", module)
-		cmd.Dir = filepath.Join("..", "crds")
+		cmd.Dir = "crds"
 		out, err := cmd.Output()
 		var downloaded struct{ Dir string }
 		if err := errors.Join(err, json.Unmarshal(out, &downloaded)); err != nil {

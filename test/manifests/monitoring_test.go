@@ -47,7 +47,7 @@ func parsePromQL(t testing.TB, expressions ...string) []query {
 	return queries
 }
 
-// runMonitoring asks the program in ../monitoring.
+// runMonitoring runs the program in the folder monitoring.
 func runMonitoring(t testing.TB, command string, questions, answers any) {
 	t.Helper()
 	input, err := json.Marshal(questions)
@@ -56,10 +56,10 @@ func runMonitoring(t testing.TB, command string, questions, answers any) {
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".", command)
-	cmd.Dir, cmd.Stdin, cmd.Stderr = filepath.Join("..", "monitoring"), bytes.NewReader(input), &stderr
+	cmd.Dir, cmd.Stdin, cmd.Stderr = "monitoring", bytes.NewReader(input), &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go run ./test/monitoring %s: %v\n%s", command, err, &stderr)
+		t.Fatalf("go run ./test/manifests/monitoring %s: %v\n%s", command, err, &stderr)
 	}
 	if err := json.Unmarshal(out, answers); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
-	"example.com/extension-apiserver/test/rights"
+	"example.com/extension-apiserver/test/manifests/rights"
 )
 
 // ofEnvironment are the components under the names of the server that runs.

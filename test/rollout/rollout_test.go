@@ -14,7 +14,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/test/load"
+	"example.com/extension-apiserver/test/rollout/load"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/test/load"
+	"example.com/extension-apiserver/test/rollout/load"
 )
 
 // TestUpgrade upgrades the control plane to the next minor and replaces our servers by others with newer libraries, in both orders, under load:

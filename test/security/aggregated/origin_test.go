@@ -19,7 +19,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/extension-apiserver/test/console"
+	"example.com/extension-apiserver/test/clients/console"
 )
 
 // friend is the one origin that the shared server admits.

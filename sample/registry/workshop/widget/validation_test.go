@@ -142,7 +142,7 @@ func TestValidateStatus(t *testing.T) {
 		{"condition", workshop.WidgetStatus{Conditions: []metav1.Condition{ready}}, nil},
 		{"condition twice", workshop.WidgetStatus{Conditions: []metav1.Condition{ready, ready}}, []string{"status.conditions[1]: Duplicate value"}},
 		{"condition of nothing", workshop.WidgetStatus{Conditions: []metav1.Condition{{Type: "Ready"}}}, []string{
-			"status.conditions[0].lastTransitionTime: Required value", "status.conditions[0].reason: Required value", "status.conditions[0].status: Unsupported value",
+			"status.conditions[0].lastTransitionTime: Required value", "status.conditions[0].reason: Required value", "status.conditions[0].status: Required value",
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scripts
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// front is a kube-apiserver as kubectl sees it: the real one, but for the answers that a test puts before it. It remembers
+// what would have changed the cluster.
+type front struct {
+	answers map[string]string          // by path
+	cut     func(*http.Response) error // an error breaks the connection, after the real one answered
+	mu      sync.Mutex
+	writes  []string
+}
+
+// newFront returns the front of the cluster of config, and a kubeconfig for it.
+func newFront(t *testing.T, config *rest.Config, answers map[string]string) (f *front, kubeconfig string) {
+	t.Helper()
+	f = &front{answers: answers, cut: func(*http.Response) error { return nil }}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport:      transport,
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(r *http.Response) error { return f.cut(r) },
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.note(r)
+		if answer, ok := f.answers[r.URL.Path]; ok {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, answer)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	content := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: front, cluster: {server: %q}}]
+users: [{name: user, user: {}}]
+contexts: [{name: front, context: {cluster: front, user: user}}]
+current-context: front
+`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f, kubeconfig
+}
+
+// note remembers the request, if it is not one that only asks.
+func (f *front) note(r *http.Request) {
+	// kubectl auth can-i.
+	question := strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/v1/selfsubject")
+	if r.Method == http.MethodGet || question || r.URL.Query().Get("dryRun") != "" {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes = append(f.writes, r.Method+" "+r.URL.Path)
+}
+
+func (f *front) written() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}

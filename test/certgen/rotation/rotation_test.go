@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"crypto/x509"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cluster"
+	"example.com/extension-apiserver/internal/cluster/apply"
+	"example.com/extension-apiserver/internal/rotation"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/test/rollout/load"
+)
+
+const (
+	// perStep is how many requests each step must meet, and inAll how many there must be in all.
+	perStep = 300
+	inAll   = 20_000
+	// settle is longer than the minute after which kube-apiserver publishes its CAs again.
+	settle = 65 * time.Second
+)
+
+// TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no console ends or
+// cannot be opened, and the old material is refused afterwards.
+func TestNoRequestFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode")
+	}
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	// Nobody serves it: it must keep nothing from being replaced.
+	register(t, c, schema.GroupVersion{Group: "broken.example.com", Version: "v1"}, certs.Service{Name: "broken", Namespace: metav1.NamespaceDefault})
+	others := registerForeign(t, c)
+	old := oldMaterial(t)
+	consoles := openConsoles(t, shared)
+	l := startLoad(t, shared, "load")
+	l.Await(perStep)
+	for _, name := range rotation.Rotations() {
+		rotate(t, l, rotation.Options{Rotation: name, Dir: shared.PKI(), Observer: c}, consoles.use)
+	}
+	l.Enter("after")
+	l.Await(max(perStep, inAll-l.Total()))
+	l.End()
+	old.checkRefused(t, c)
+	others.checkSeen(t)
+	consoles.end()
+}
+
+// TestReverted: somebody takes the new CA out of the caBundles again while certgen holds. The rotation stops before the new certificate is used,
+// and the next run brings it to its end. No request fails.
+func TestReverted(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	l := startLoad(t, shared, "reverted")
+	defer l.End()
+	opts := rotation.Options{
+		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 4 * time.Second, Timeout: 5 * time.Second, Poll: 200 * time.Millisecond,
+	}
+	opts.Progress = func(e rotation.Event) {
+		if e.Step == "trust" && e.Type == rotation.EventHolding {
+			l.Await(perStep)
+			next := certificate(t, filepath.Join(shared.PKI(), rotation.StateSet(rotation.ServingCA), "new", certs.ServingCADir))
+			if err := c.ChangeCABundle(t.Context(), service, nil, certs.Bundle{next}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_, err := rotation.Run(t.Context(), opts)
+	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.Step != "trust" {
+		t.Fatalf("got %v, want it blocked at trust", err)
+	}
+	l.Enter("run again")
+	opts.Progress, opts.Hold, opts.Timeout = nil, time.Second, 90*time.Second
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	l.Await(perStep)
+}
+
+// TestTakenOver: while the new certificate is served, another field manager takes the caBundles over and the new CA out of them. certgen may not
+// put it back: it has the old certificate served again at once, and requests fail no longer than that takes. When the field is certgen's again, the
+// rotation goes on.
+func TestTakenOver(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	configs, err := shared.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken atomic.Bool
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "taken", Tolerate: func(string, error) bool { return taken.Load() }})
+	defer l.End()
+	serving := filepath.Join(shared.PKI(), certs.ServingDir)
+	old, before := certificate(t, serving), bundle(t, filepath.Join(serving, certs.BundleFile))
+	opts := rotation.Options{
+		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second, Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
+	}
+	var at time.Time
+	opts.Progress = func(e rotation.Event) {
+		switch {
+		case e.Step == "switch" && e.Type == rotation.EventHolding && !taken.Load():
+			l.Await(perStep)
+			taken.Store(true)
+			at = time.Now()
+			applyAs(t, c, "helm", before)
+		case e.Step == "switch" && e.Type == rotation.EventHolding: // of what is taken back, which is seen everywhere
+			if took := time.Since(at); took > opts.Timeout/2 {
+				t.Errorf("the old certificate was seen in use everywhere after %s, want at once and not at the timeout", took)
+			} else {
+				t.Logf("the old certificate was seen in use everywhere after %s", took.Round(100*time.Millisecond))
+			}
+			taken.Store(false)
+			l.Enter("taken back")
+			l.Await(perStep)
+		}
+	}
+	_, err = rotation.Run(t.Context(), opts)
+	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.TookBack != rotation.Identity || !strings.Contains(err.Error(), "helm") || !certificate(t, serving).Equal(old) {
+		t.Fatalf("got %v, want it blocked, helm named, and the old certificate in use", err)
+	}
+	takeOver(t, c)
+	l.Enter("run again")
+	opts.Progress, opts.Hold = nil, time.Second
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	l.Await(perStep)
+}
+
+// applyAs applies a caBundle to each APIService of the Service as another field manager that forces its will.
+func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
+	t.Helper()
+	all, err := c.APIServices(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		config := apiregistrationv1ac.APIService(a.Name).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(cas.PEM()...))
+		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(t.Context(), config, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestEndpointAway: a server stops while certgen holds, and is started again. The hold then starts over. No request fails before or after that.
+func TestEndpointAway(t *testing.T) {
+	c := newCluster(t, shared)
+	takeOver(t, c)
+	configs, err := shared.AdminConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var away atomic.Bool
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "away", Tolerate: func(string, error) bool { return away.Load() }})
+	defer l.End()
+	var back, finished time.Time
+	opts := rotation.Options{
+		Rotation: rotation.Serving, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second, Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
+	}
+	opts.Progress = func(e rotation.Event) {
+		switch {
+		case e.Step != "switch":
+		case e.Type == rotation.EventHolding:
+			l.Await(perStep)
+			l.Enter("away")
+			away.Store(true)
+			if err := shared.StopServer(shared.Servers[1]); err != nil {
+				t.Error(err)
+			}
+		case e.Type == rotation.EventWaiting && away.Load() && back.IsZero():
+			if err := shared.StartServer(t.Context(), shared.Servers[1]); err != nil {
+				t.Error(err)
+			}
+			back = time.Now()
+		case e.Type == rotation.EventFinished:
+			finished = e.Time
+		}
+	}
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	if held := finished.Sub(back); back.IsZero() || held < opts.Hold {
+		t.Errorf("the server was back at %s, and the step finished after %s; want its absence noticed and the hold of %s to start over", back, held, opts.Hold)
+	}
+	away.Store(false)
+	l.Enter("after")
+	l.Await(perStep)
+}
+
+// rotate runs a rotation under load and calls use in each step, when it was seen and met its requests.
+func rotate(t *testing.T, l *load.Load, opts rotation.Options, use func(step string)) {
+	t.Helper()
+	began := time.Now()
+	opts.Service, opts.Hold, opts.Timeout, opts.Settle, opts.Poll = service, time.Second, 90*time.Second, settle, 200*time.Millisecond
+	opts.Progress = func(e rotation.Event) {
+		t.Logf("%s %-22s %-10s %5.1fs %s", e.Rotation, e.Step, e.Type, e.ElapsedSeconds, e.Message)
+		switch e.Type {
+		case rotation.EventStarted:
+			l.Enter(e.Rotation + "/" + e.Step)
+		case rotation.EventObserved:
+			l.Await(perStep)
+			use(e.Rotation + "/" + e.Step)
+		}
+	}
+	if _, err := rotation.Run(t.Context(), opts); err != nil {
+		l.End()
+		t.Fatal(err)
+	}
+	t.Logf("%s took %s", opts.Rotation, time.Since(began).Round(100*time.Millisecond))
+}
+
+// material is what must be refused after a rotation.
+type material struct {
+	servingCA, proxyCA certs.Bundle
+	serving, proxy     *certs.KeyPair
+}
+
+func oldMaterial(t *testing.T) material {
+	t.Helper()
+	at := func(name string) string { return filepath.Join(shared.PKI(), name) }
+	return material{
+		certs.Bundle{certificate(t, at(certs.ServingCADir))}, certs.Bundle{certificate(t, at(certs.FrontProxyCADir))},
+		pair(t, at(certs.ServingDir)), pair(t, at(certs.FrontProxyClientDir)),
+	}
+}
+
+// checkRefused asks each endpoint with the old material, and first with the new: a refusal for another reason would prove
+// nothing.
+func (m material) checkRefused(t *testing.T, c apply.Client) {
+	t.Helper()
+	now := oldMaterial(t)
+	for _, tc := range []struct {
+		trust    certs.Bundle
+		accepted bool
+	}{{now.servingCA, true}, {m.servingCA, false}} {
+		served, err := c.Served(t.Context(), service, tc.trust)
+		if err != nil || len(served) != 2 {
+			t.Fatalf("got %d endpoints and %v, want 2", len(served), err)
+		}
+		for _, s := range served {
+			if (s.Verdict == nil) != tc.accepted || s.Leaf == nil || s.Leaf.Equal(m.serving.Certificate) {
+				t.Errorf("endpoint %s with %s: %v; accepted should be %t, with a new leaf", s.Endpoint.Address, tc.trust[0].Subject, s.Verdict, tc.accepted)
+			}
+		}
+	}
+	checkProxies(t, c, now.servingCA, now.proxy, m.proxy)
+	checkTrust(t, c, now.servingCA[0], 1)
+	checkPublished(t, c, now.proxyCA[0], m.proxyCA[0])
+}
+
+// checkProxies asks each endpoint with the front proxy's certificate, which it must believe, and with old ones.
+func checkProxies(t *testing.T, c apply.Client, trust certs.Bundle, now *certs.KeyPair, old ...*certs.KeyPair) {
+	t.Helper()
+	endpoints, err := c.Endpoints(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range endpoints {
+		for i, proxy := range append([]*certs.KeyPair{now}, old...) {
+			want := cluster.NotTrusted
+			if i == 0 {
+				want = cluster.Believed
+			}
+			if got, err := c.ProbeFrontProxy(t.Context(), e, service, trust, proxy); err != nil || got != want {
+				t.Errorf("front proxy %s at %s: %s, %v; want %s", proxy, e.Address, got, err, want)
+			}
+		}
+	}
+}
+
+// checkPublished looks for the front proxy's CAs in the ConfigMap.
+func checkPublished(t *testing.T, c apply.Client, now, old *x509.Certificate) {
+	t.Helper()
+	cm, err := c.TrustConfigMap(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := certs.ParseBundle([]byte(cm.Data["requestheader-client-ca-file"]))
+	if err != nil || bundle.Contains(old) || !bundle.Contains(now) {
+		t.Errorf("ConfigMap: %d CAs, %v; want the new CA and not the old one", len(bundle), err)
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build quickstart
+
+package docs
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+// guardTest is a test of the project: pages of other origins cannot open a connection. It needs nothing of the project's own.
+const guardTest = `package backup
+
+import (
+	"net/http"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+func TestGuard(t *testing.T) {
+	e := envtest.New(t, envtest.Options{Server: "./cmd/backup-apiserver"})
+	config, err := e.AdminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrades
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/apis/backup.example.org/v1/backupplans", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Origin": {"https://evil.example.com"},
+		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("an upgrade from another origin: got %s, want 403", resp.Status)
+	}
+}
+`
+
+// TestUpgrade: a fix in the server's guards, one in a manifest, and other libraries of Kubernetes arrive in a project that was made with the
+// version before, by make upgrade and nothing else. What the team edited is kept.
+func TestUpgrade(t *testing.T) {
+	proxy := scripttest.NewModuleProxy(t)
+	root := filepath.Join("..", "..")
+
+	// The version before lacks a guard and a setting.
+	tree := scripttest.CopyTree(t, root)
+	const hardened = "readOnlyRootFilesystem: true"
+	scripttest.Shell(t, tree, "git apply test/mutations/foreign-origin-allowed.patch && sed -i 's/"+hardened+"/readOnlyRootFilesystem: false/' manifests/base/deployment.yaml")
+	made := proxy.Publish(t, tree)
+
+	parent := shortDir(t)
+	dir := filepath.Join(parent, "backup")
+	in := func(dir, command string) string {
+		t.Helper()
+		return scripttest.Shell(t, dir, command, proxy.Environment(t)...)
+	}
+	in(parent, "go run "+kit+"/cmd/scaffold@"+made+" new --dir=backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan --subresources=status")
+	scripttest.Write(t, filepath.Join(dir, "guard_test.go"), guardTest)
+	scripttest.Shell(t, dir, "echo '# ours' >>kit/scripts/kind.yaml")
+	scripttest.Commit(t, dir)
+	const guarded = "make controlplane >/dev/null && if go test -count=1 -run TestGuard . ; then echo guarded; else echo open; fi"
+	if out := in(dir, guarded); !strings.Contains(out, "\nopen\n") || !strings.Contains(out, "want 403") {
+		t.Errorf("before the upgrade: got %q, want that the guard is missing", out)
+	}
+
+	// It had other libraries, those of the first patch of their minor. Nothing is built with them, which would take minutes.
+	scripttest.Shell(t, tree, "scripts/libraries.sh "+envtest.DefaultMinor+".0")
+	old := proxy.Publish(t, tree)
+	const list = "go list -m -f '{{.Version}}' k8s.io/apimachinery"
+	kubernetes := strings.TrimSpace(scripttest.Shell(t, root, list))
+	first := "v0." + strings.TrimPrefix(envtest.DefaultMinor, "1.") + ".0"
+	in(dir, "sed -i 's/"+made+"/"+old+"/; s/ "+kubernetes+"/ "+first+"/' go.mod apis/go.mod && go mod tidy && cd apis && go mod tidy")
+	scripttest.Commit(t, dir)
+	libraries := func() string {
+		t.Helper()
+		return in(dir, list+" && cd apis && "+list)
+	}
+	if got, want := libraries(), first+"\n"+first+"\n"; got != want {
+		t.Errorf("libraries before the upgrade: got %q, want %q", got, want)
+	}
+
+	version := proxy.Publish(t, scripttest.CopyTree(t, root))
+	contains(t, "make upgrade", in(dir, "make upgrade"), "kept kit/scripts/kind.yaml, which you edited", "The kit was "+old+" and is "+version,
+		"changed go.mod", "changed kit/manifests/base/deployment.yaml")
+	scripttest.Commit(t, dir)
+	if out := in(dir, guarded); !strings.Contains(out, "\nguarded\n") {
+		t.Errorf("after the upgrade: got %q, want that the guard is there", out)
+	}
+	in(dir, "grep -q '"+hardened+"' kit/manifests/base/deployment.yaml && grep -q '# ours' kit/scripts/kind.yaml && make test")
+	if got, want := libraries(), kubernetes+"\n"+kubernetes+"\n"; got != want {
+		t.Errorf("libraries after the upgrade: got %q, want those of the kit, %q", got, want)
+	}
+	in(dir, "make upgrade")
+	if out := scripttest.Shell(t, dir, "git status --porcelain"); out != "" {
+		t.Errorf("files that a second upgrade changes:\n%s", out)
+	}
+}
