@@ -160,7 +160,7 @@ suite() {
   "$kubectl" --kubeconfig "$work/kubeconfig" config set-cluster "kind-$KIND_CLUSTER" --server "$1" \
     --tls-server-name "$KIND_TLS_SERVER_NAME" >/dev/null # which a new server would take away
   say "suite through $1"
-  KUBECONFIG=$work/kubeconfig CGO_ENABLED=0 ${GOTEST:-go test} -tags e2e -count 1 -timeout 20m -v -run '^TestKonnectivity$' ./test/e2e
+  KUBECONFIG=$work/kubeconfig CGO_ENABLED=0 go test -tags e2e -count 1 -timeout 20m -v -run '^TestKonnectivity$' ./test/e2e
 }
 
 # remove_sidecar takes out what belonged to it.

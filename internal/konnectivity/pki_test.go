@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 func newPKI(dir string, a addresses) error {
 	ctx := context.Background()
 	if _, err := certs.Init(ctx, certs.InitOptions{
-		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "fixture-apiserver", Namespace: "fixture-system"},
+		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "extension-apiserver", Namespace: "workshop-system"},
 		KonnectivityAgentServerNames: []string{a.agentServer},
 	}); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 // kit is the module of the kit.
 const kit = "example.com/extension-apiserver"
 
-// project is one on disk: that of a team, or a fork of the kit with its sample.
+// project is one on disk: that of a team, or a checkout of the kit with its sample.
 type project struct {
 	dir    string // of the module
 	base   string // of the API in it: "" or "sample"

@@ -118,11 +118,11 @@ func TestRead(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "sample")); err != nil {
 		return // the kit without its sample
 	}
-	fork, err := openProject(root)
-	if err != nil || fork.base != "sample" {
-		t.Fatalf("open the kit: %+v, %v, want its sample", fork, err)
+	checkout, err := openProject(root)
+	if err != nil || checkout.base != "sample" {
+		t.Fatalf("open the kit: %+v, %v, want its sample", checkout, err)
 	}
-	widget, err := fork.kind(only(t, fork).kinds[0])
+	widget, err := checkout.kind(only(t, checkout).kinds[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestHeader: a fork's files begin as its others do.
+// TestHeader: files in a checkout of the kit begin as its others do.
 func TestHeader(t *testing.T) {
 	p := newProject(t)
 	if err := os.WriteFile(p.path("boilerplate.go.txt"), []byte("// Ours\n"), 0o600); err != nil {

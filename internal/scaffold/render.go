@@ -141,7 +141,7 @@ func (p *project) data(g Group, version string, k Kind) (data, error) {
 		kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry"),
 		Server: p.module + "/cmd/" + p.server(),
 	}
-	// A fork goes on with the kit's, a project may have its own; scripts/generate.sh reads the same.
+	// A checkout of the kit uses the kit's, a project may have its own; scripts/generate.sh reads the same.
 	path := filepath.Join(p.dir, "scripts", "boilerplate.go.txt")
 	if p.owned() {
 		path = filepath.Join(p.dir, "boilerplate.go.txt")

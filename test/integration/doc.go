@@ -2,6 +2,4 @@
 
 // Package integration tests the API as clients see it: through the aggregation layer of a real kube-apiserver, with the
 // server running under the rights of its manifests. Tests that disturb the control plane start one of their own.
-//
-// Tests of a kind are in files named after it, so that they go when the kind goes.
 package integration

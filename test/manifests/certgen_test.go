@@ -198,8 +198,8 @@ func (c *cluster) checkCertificates() {
 		c.Fatal(err)
 	}
 	all, err := cluster.APIServices(c.Context(), certs.Service{Name: serverName, Namespace: serverNamespace})
-	if err != nil || len(all) != 2 {
-		c.Fatalf("%d APIServices, %v; want 2", len(all), err)
+	if err != nil || len(all) != 3 {
+		c.Fatalf("%d APIServices, %v; want 3", len(all), err)
 	}
 	for _, a := range all {
 		if string(a.Spec.CABundle) != string(ca.Data[certs.CertFile]) {

@@ -143,8 +143,8 @@ func TestTwoGroups(t *testing.T) {
 		t.Error(problem)
 	}
 	services := registered(t, objects)
-	if len(services) != 3 {
-		t.Errorf("got %d APIServices, want 3", len(services))
+	if len(services) != 4 {
+		t.Errorf("got %d APIServices, want 4", len(services))
 	}
 	names := regexp.MustCompile("^(?:" + alerted(t, objects) + ")$")
 	for _, a := range services {

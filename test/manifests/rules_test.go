@@ -77,7 +77,7 @@ func TestRulesFail(t *testing.T) {
 		{"rights", variant{overlay: "kind"}, "  - list\n", "  - '*'\n", "*"},
 		{"rights", variant{overlay: "kind"}, "  - resourcequotas\n", "  - secrets\n", "secrets"},
 		{"rights", variant{overlay: "kind"}, "name: system:auth-delegator", "name: cluster-admin", "cluster-admin"},
-		{"rights", variant{overlay: "kind"}, "  resourceNames:\n  - v1.workshop.example.com\n  - v1alpha1.workshop.example.com\n", "", "apiservices"},
+		{"rights", variant{overlay: "kind"}, "  resourceNames:\n  - v1.workshop.example.com\n  - v1beta1.workshop.example.com\n  - v1alpha1.workshop.example.com\n", "", "apiservices"},
 		{"rights", variant{overlay: "kind"}, "  - flowschemas\n", "  - flowschemas\n  - leases\n", "of the base"},
 		{"pods", variant{overlay: "kind"}, "automountServiceAccountToken: false\n      containers:\n      - args:\n        - renew", "containers:\n      - args:\n        - renew", "token"},
 		{"pods", variant{overlay: "kind"}, "runAsNonRoot: true", "runAsNonRoot: false", "runAsNonRoot"},

@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,8 @@ func TestUpgrade(t *testing.T) {
 	}
 	if from > to {
 		from, to = to, from
+	} else {
+		to = nextMinor(t, from)
 	}
 	t.Setenv("ENVTEST_K8S_VERSION", to)
 	dir, err := controlplane.Fill(t.Context(), os.Stderr, "kube-apiserver")
@@ -67,6 +70,16 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// nextMinor returns the minor version after the given one: two kube-apiservers of a cluster may differ by one.
+func nextMinor(t *testing.T, minor string) string {
+	t.Helper()
+	var n int
+	if _, err := fmt.Sscanf(minor, "1.%d", &n); err != nil {
+		t.Fatalf("parse minor version %q: %v", minor, err)
+	}
+	return fmt.Sprintf("1.%d", n+1)
+}
+
 // build is a program of our server, and the version of Kubernetes whose libraries are in it.
 type build struct{ program, libraries string }
 
@@ -80,7 +93,7 @@ func buildServer(t *testing.T, root, libraries string) build {
 	dir := t.TempDir()
 	scripttest.Shell(t, tree, "scripts/build.sh ./cmd/extension-apiserver", "OUT="+dir)
 	version := scripttest.Shell(t, tree, "go list -m -f '{{.Version}}' k8s.io/apiserver")
-	return build{filepath.Join(dir, "server"), "v1" + strings.TrimPrefix(strings.TrimSpace(version), "v0")}
+	return build{filepath.Join(dir, "extension-apiserver"), "v1" + strings.TrimPrefix(strings.TrimSpace(version), "v0")}
 }
 
 // install makes the program of a build that at the path; servers that run go on with theirs.

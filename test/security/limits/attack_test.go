@@ -46,7 +46,7 @@ const (
 )
 
 // checkLatency bounds another user's p99: ATTACK_P99=1s on a machine that is used for nothing else, as
-// make test-security sets it. Where a library takes what is sent before anything of ours can refuse
+// make test-attacks sets it. Where a library takes what is sent before anything of ours can refuse
 // it, such as a body in HTTP/2, it may be twice what users of k8s.io/sample-apiserver wait under the
 // same attack.
 func checkLatency(t *testing.T, name string, p99 time.Duration) {
@@ -95,7 +95,7 @@ func TestAttacks(t *testing.T) {
 		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}})
 	allow(t, kubernetes.NewForConfigOrDie(admin), reader, rbacv1.PolicyRule{
 		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"get", "list", "watch"}})
-	for _, name := range chosenAttacks(t) {
+	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		t.Run(name, func(t *testing.T) {
 			server := shared.Servers[0]
 			if name == yamlLists {
@@ -159,25 +159,6 @@ func fill(t *testing.T, admin *rest.Config) {
 			return err
 		})
 	}
-}
-
-// chosenAttacks are all, or those of ATTACK_PART=K/N: the K-th of each N.
-func chosenAttacks(t *testing.T) []string {
-	t.Helper()
-	names := slices.Sorted(maps.Keys(attacks))
-	part := os.Getenv("ATTACK_PART")
-	if part == "" {
-		return names
-	}
-	var k, n int
-	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n || n > len(names) {
-		t.Fatalf("ATTACK_PART is %q, want K/N with K from 1 to N, and N at most %d", part, len(names))
-	}
-	var chosen []string
-	for i := k - 1; i < len(names); i += n {
-		chosen = append(chosen, names[i])
-	}
-	return chosen
 }
 
 // target is a server, and the resource that another user lists meanwhile.
