@@ -71,14 +71,22 @@ bump: ## Move to another version of Kubernetes, and list what remains to be done
 needs-%:
 	@scripts/needs.sh $(subst -, ,$*)
 
-# In reverse order the longest suites start first, and short packages fill the time in which the last one waits.
 .PHONY: test
-test: needs-test-generate controlplane build ## Run the tests against a real control plane (20 minutes on 2 cores).
-	@began=$$(date +%s); go test -timeout 30m $$(go list ./... | sort -r); status=$$?; \
-	  echo "Tests took $$((($$(date +%s) - began) / 60)) minutes."; exit $$status
+test: GO_TEST = go test -short -timeout 30m
+test: run-tests ## Run the tests against a real control plane (20 minutes on 2 cores).
+
+.PHONY: test-long
+test-long: GO_TEST = go test -timeout 60m
+test-long: run-tests ## Run the same tests with their long variants (35 minutes).
+
+# In reverse order the longest suites start first, and short packages fill the time in which the last one waits.
+.PHONY: run-tests
+run-tests: needs-test-generate controlplane build
+	@began=$$(date +%s); $(GO_TEST) $$(go list ./... | sort -r); status=$$?; \
+	  echo "The tests took $$((($$(date +%s) - began) / 60)) minutes."; exit $$status
 
 .PHONY: test-all
-test-all: needs-test-fips-generate-kind-suites test test-minors test-attacks test-quickstart test-fips test-image fuzz kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
+test-all: needs-test-fips-generate-kind-suites test-long test-minors test-attacks test-quickstart test-fips test-image fuzz kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
 
 .PHONY: test-minors
 test-minors: needs-test-generate build ## Run the tests that depend on the version of Kubernetes with the other minor versions, and upgrades: make test-minors MINORS=1.36

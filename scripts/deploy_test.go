@@ -152,9 +152,6 @@ func TestDeployRefuses(t *testing.T) {
 		"an image without tag":      {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"}, want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			if testing.Short() && (test.prepare != nil || test.answers != nil) {
-				t.Skip("skipped in short mode: each takes five seconds")
-			}
 			c := newCluster(t, shared)
 			c.label(test.partOf)
 			if test.prepare != nil {

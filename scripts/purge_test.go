@@ -23,9 +23,6 @@ import (
 // TestPurgeObjects: objects are deleted in pages, because kube-apiserver ends a request after 60 s, and a page whose answer is
 // lost costs one more list. Why objects stay is said.
 func TestPurgeObjects(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it takes a minute")
-	}
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	c, ours := newCluster(t, e), name
 	c.label(&ours)

@@ -21,9 +21,6 @@ import (
 func TestTwoHosts(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		t.Run(rotation, func(t *testing.T) {
-			if testing.Short() && rotation != ProxyClient {
-				t.Skip("skipped in short mode: it takes 20 seconds")
-			}
 			t.Parallel()
 			twoHosts := func() *fakeCluster {
 				f := newFake(t)

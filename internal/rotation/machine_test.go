@@ -144,9 +144,6 @@ func TestRotations(t *testing.T) {
 func TestKilledAnywhere(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
-			if testing.Short() && tc.rotation != Serving {
-				t.Skip("skipped in short mode: it takes up to 20 seconds")
-			}
 			t.Parallel()
 			rotation := tc.rotation
 			points := cuts(tc.fake(t), rotation)
@@ -178,9 +175,6 @@ func TestKilledAnywhere(t *testing.T) {
 func TestKilledAndAborted(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
-			if testing.Short() && tc.rotation != Serving {
-				t.Skip("skipped in short mode: it takes up to 20 seconds")
-			}
 			t.Parallel()
 			rotation := tc.rotation
 			points := cuts(tc.fake(t), rotation)

@@ -34,11 +34,7 @@ func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*
 // TestTwoOperators: whoever rotates from a copy of the directory, at whatever steps the two meet, takes no answers away. The one whose
 // directory the servers read comes to its end; the other one stops in a safe state.
 func TestTwoOperators(t *testing.T) {
-	rotations := Rotations()
-	if testing.Short() { // all take half a minute of two CPUs
-		rotations = []string{Serving, ProxyClient}
-	}
-	for _, rotation := range rotations {
+	for _, rotation := range Rotations() {
 		plan := Plan(rotation)
 		for _, first := range plan {
 			for _, second := range plan {

@@ -92,9 +92,6 @@ func giveBinaries(t *testing.T) (given, cache string) {
 
 // TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
 func TestControllersFail(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it starts another environment")
-	}
 	giveBinaries(t)
 	server, err := Build(t.Context(), sampleServer)
 	if err != nil {
@@ -119,9 +116,6 @@ func TestControllersFail(t *testing.T) {
 // TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
 // meanwhile and then do their work.
 func TestControllersLater(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it builds kube-controller-manager")
-	}
 	_, empty := giveBinaries(t)
 	var progress bytes.Buffer
 	e := New(t, Options{Progress: io.MultiWriter(os.Stderr, &progress)})

@@ -52,9 +52,6 @@ func parent(how string) {
 func TestNothingSurvives(t *testing.T) {
 	for _, how := range []string{"panic", "kill"} {
 		t.Run(how, func(t *testing.T) {
-			if testing.Short() && how == "panic" {
-				t.Skip("skipped in short mode: it starts another environment")
-			}
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), asParent+"="+how)
 			stdout, err := cmd.StdoutPipe()
@@ -183,9 +180,6 @@ func TestPartHangs(t *testing.T) {
 // TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one
 // directory serves one at a time.
 func TestSeveralAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it starts two environments")
-	}
 	var group sync.WaitGroup
 	environments := make([]*Environment, 2)
 	errs := make([]error, 2)

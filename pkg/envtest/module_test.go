@@ -54,9 +54,6 @@ func TestForeignModule(t *testing.T) {
 	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out, "--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
 		t.Errorf("serve without flags: got %q, want exit code 2 and --etcd-servers asked for", out)
 	}
-	if testing.Short() {
-		t.Skip("the rest is skipped in short mode: it compiles the tests and starts a control plane twice")
-	}
 	controlPlane, err := filepath.EvalSymlinks(filepath.Join("..", "..", "bin", envtest.DefaultMinor))
 	if err != nil {
 		t.Fatalf("find the control plane: %v; build it with: make controlplane", err)

@@ -671,9 +671,6 @@ var matrixFile = filepath.Join("testdata", "faults.json")
 
 // TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it finds.
 func TestEachCheckFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	options, logs := audited(t)
 	e := envtest.New(t, options)
 	target := one(t, nil, "widgets.v1.workshop.example.com")

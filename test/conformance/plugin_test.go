@@ -36,9 +36,6 @@ spec: %SPEC%
 
 // TestPlugin runs the command as a plugin of the real kubectl.
 func TestPlugin(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	e := envtest.New(t, envtest.Options{})
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {
@@ -275,9 +272,6 @@ func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // TestHangingServer: a run ends at its deadline, says what it waited for, and deletes what it made.
 func TestHangingServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()
 	if err != nil {

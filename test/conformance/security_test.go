@@ -115,9 +115,6 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 // TestEachSecurityCheckFails: a server that believes whatever it is told fails all checks but one, and that one fails with a server that
 // believes nobody.
 func TestEachSecurityCheckFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()
 	if err != nil {

@@ -15,9 +15,6 @@ import (
 
 // TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an object, restores.
 func TestBackupDoc(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it takes a minute")
-	}
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "production.md"), "Backup and restore"))
 	if len(blocks) != 3 {

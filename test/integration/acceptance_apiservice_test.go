@@ -30,9 +30,6 @@ import (
 // TestAggregator shows what Kubernetes' own conformance and integration tests ask of an aggregated server and its
 // APIService. The environment is its own: registrations break and vanish here.
 func TestAggregator(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{})
 	t.Run("reasons", func(t *testing.T) { testReasons(t, e) })

@@ -90,9 +90,6 @@ func drain(s *bufio.Scanner) {
 
 // TestWidgetConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
 func TestWidgetConsoleStaysOpen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
 	newWidget(t, namespace, "w")

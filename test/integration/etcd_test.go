@@ -22,9 +22,6 @@ import (
 
 // TestWidgetEtcd: what the server answers from its watch cache is as good as what etcd would answer.
 func TestWidgetEtcd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	t.Run("one watch", func(t *testing.T) { testOneWatch(t, e) })

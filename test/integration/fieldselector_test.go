@@ -73,7 +73,7 @@ func TestWidgetFieldSelector(t *testing.T) {
 			t.Errorf("%s selected by %s: %v, want BadRequest with %s", version, selector, err, want)
 		}
 	}
-	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "-n", namespace, "get", "eng", "--field-selector=spec.grade=Premium", "-o", "name")
+	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "-n", namespace, "get", "wg", "--field-selector=spec.grade=Premium", "-o", "name")
 	if err != nil || stdout != "widget.workshop.example.com/premium\n" {
 		t.Errorf("kubectl get --field-selector: %q, %v\n%s", stdout, err, stderr)
 	}

@@ -20,9 +20,6 @@ var flaggedTopics []flaggedTopic
 
 // TestFlags runs the tests of what the server does only when a flag says so.
 func TestFlags(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	var args []string
 	tests := map[string]func(*testing.T, *envtest.Environment){}
 	for _, topic := range flaggedTopics {

@@ -16,9 +16,6 @@ import (
 // TestNetworks runs two of our servers behind one Service, on hosts with addresses of their own, and reads through each of
 // two kube-apiservers what was written through the other.
 func TestNetworks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}

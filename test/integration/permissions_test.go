@@ -27,9 +27,6 @@ import (
 // TestMissingPermission: a server without a right that its admission needs is not ready, refuses writes and names the right,
 // whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a restart.
 func TestMissingPermission(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
 	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)

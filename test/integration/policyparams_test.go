@@ -36,9 +36,6 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 // TestWidgetPolicyParams: a policy can take parameters from objects that our server may read, and follows their changes. While it
 // may not read them, the failure policy decides about the requests that the policy is about, and nothing else is affected.
 func TestWidgetPolicyParams(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	namespace := shared.NewNamespace(t)
 	waitForPolicies(t, shared, namespace) // those of other tests are gone then, and with them what reads their parameters
 	setParam(t, namespace, "limit", "2")
@@ -142,7 +139,7 @@ func allowParams(t *testing.T, e *envtest.Environment) {
 	rbac := e.Client(t).RbacV1()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t)},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}},
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},

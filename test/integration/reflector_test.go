@@ -23,9 +23,6 @@ import (
 // TestWidgetReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it is
 // told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
 func TestWidgetReflectors(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	e := envtest.New(t, envtest.Options{})
 	namespace := e.NewNamespace(t)
 	client := widgetCase.client(t, e.Admin(t), namespace)

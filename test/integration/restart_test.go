@@ -14,9 +14,6 @@ import (
 
 // TestRestarts: objects outlive the server, however it ends, and the API comes back by itself, with either storage.
 func TestRestarts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	for name, options := range map[string]envtest.Options{
 		"embedded etcd": {},
 		"external etcd": {ExternalEtcd: true},

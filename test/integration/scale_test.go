@@ -44,9 +44,6 @@ func TestWidgetScaleInvalid(t *testing.T) {
 // TestWidgetAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it down to its
 // maximum, for which it needs no metrics.
 func TestWidgetAutoscaler(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
 	client := widgetCase.client(t, shared.Admin(t), namespace)

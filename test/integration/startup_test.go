@@ -24,9 +24,6 @@ import (
 
 // TestRefusesToStart: what is wrong is said within 10 s, with what to do, and nothing is served.
 func TestRefusesToStart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	account := newAccount(t, "no-rights")
 	kubeconfig := sharedKubeconfig(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,9 +26,6 @@ import (
 // TestBackup: a snapshot of a running server's storage brings back everything after its loss, and no client is left with what came
 // after the snapshot.
 func TestBackup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	for name, tc := range map[string]struct {
 		options envtest.Options
 		// lose destroys the storage of a stopped server, restore brings it back from a file, with these flags besides.

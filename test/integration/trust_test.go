@@ -20,9 +20,6 @@ import (
 // TestFrontProxyCAChanges replaces the front proxy's CA and certificate in the files of kube-apiserver, with both CAs
 // trusted in between. Our server follows the ConfigMap that kube-apiserver publishes, and is never restarted.
 func TestFrontProxyCAChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	e := envtest.New(t, envtest.Options{})
 	oldCA := readCA(t, e, certs.FrontProxyCADir)
 	newCA, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})

@@ -13,7 +13,7 @@ import (
 // A spec with every field, as v1 has it, and as v1alpha1 has it, which is shaped unlike it.
 const (
 	widgetV1       = `{"model":"pendulum","grade":"Standard","replicas":2,"maxReplicas":5,"parts":[{"name":"screw","quantity":12},{"name":"frame","quantity":1,"material":"oak"}]}`
-	widgetV1alpha1 = `{"design":"pendulum","quality":"Standard","scale":{"desired":2,"limit":5},"parts":[{"name":"screw","count":12},{"name":"frame","count":1,"material":"oak"}]}`
+	widgetV1alpha1 = `{"design":"pendulum","quality":"Standard","scale":{"desired":2,"limit":5},"parts":[{"name":"screw","count":12},{"name":"frame","count":1}]}`
 )
 
 // eachWidgetVersion runs the test with the sample of each version.

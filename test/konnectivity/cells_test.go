@@ -50,9 +50,6 @@ func cells() []cell {
 // TestTunnels uses the API through every tunnel, and shows by the metrics of all three parts, and by the missing route, that it was
 // the tunnel. Then the same without a configuration, without an agent, and past the tunnel.
 func TestTunnels(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	all := cells()
 	log := filepath.Join(t.TempDir(), "audit.log")

@@ -29,9 +29,6 @@ const controlPlanePort = 8443
 // that konnectivity/README.md has. Agents follow the Leases, and no call through the first kube-apiserver fails meanwhile, nor one
 // through the second while it is ready.
 func TestSecondControlPlaneNode(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	tunnel := envtest.Tunnel{Mode: envtest.GRPCOverUDS}
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{tunnel, tunnel}})

@@ -45,9 +45,6 @@ func TestServerKubeconfig(t *testing.T) {
 		})
 	}
 	t.Run("renewed after its end", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("skipped in short mode: it waits a minute for that")
-		}
 		const lifetime = time.Minute
 		issued := issueKubeconfig(t, e, flags["server"], lifetime)
 		end := time.Now().Add(lifetime)

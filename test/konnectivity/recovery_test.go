@@ -170,9 +170,6 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 
 // TestRecovery breaks the tunnels of all modes at once.
 func TestRecovery(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	var tunnels []envtest.Tunnel
 	for _, mode := range envtest.Modes() {

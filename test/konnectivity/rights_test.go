@@ -21,9 +21,6 @@ import (
 // TestRights: what konnectivity/ grants the server and its agents is what they use, by the audit log of kube-apiserver: nothing was
 // forbidden, and no right is left over.
 func TestRights(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "audit.log")

@@ -182,9 +182,6 @@ func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, par
 // TestRotation does what the table in docs/konnectivity.md says, with a tunnel of each of its columns: the API answers after each
 // restart, and the old CAs are accepted until the last row and no longer.
 func TestRotation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
 		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true}, {Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1},

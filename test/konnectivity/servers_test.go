@@ -20,9 +20,6 @@ const balancerPort = 8232
 // TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns from the first how many there are: told
 // two, it connects until it has both; told one, the other kube-apiserver has no agent, and the live check says why.
 func TestTwoServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	tunnel := func(count int) envtest.Tunnel {
 		return envtest.Tunnel{Mode: envtest.GRPCOverUDS, ServerCount: count}

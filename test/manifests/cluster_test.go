@@ -49,19 +49,15 @@ func TestCluster(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		test func(*cluster)
-		long bool
 	}{
-		{"every object is admitted", testAdmitted, false},
-		{"every object of konnectivity is admitted", testKonnectivity, true},
-		{"one replica", testOneReplica, false},
-		{"rights of certgen", testCertgen, true},
-		{"rights of the server", testServerRights, true},
-		{"metrics of alerts and dashboard", testMetrics, true},
+		{"every object is admitted", testAdmitted},
+		{"every object of konnectivity is admitted", testKonnectivity},
+		{"one replica", testOneReplica},
+		{"rights of certgen", testCertgen},
+		{"rights of the server", testServerRights},
+		{"metrics of alerts and dashboard", testMetrics},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
-			if step.long && testing.Short() {
-				t.Skip("skipped in short mode")
-			}
 			step.test(&cluster{t, e, client, audit})
 		}) {
 			return

@@ -34,9 +34,6 @@ const (
 // TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no console ends or
 // cannot be opened, and the old material is refused afterwards.
 func TestNoRequestFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	c := newCluster(t, shared)
 	takeOver(t, c)
 	// Nobody serves it: it must keep nothing from being replaced.

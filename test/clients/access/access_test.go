@@ -316,7 +316,7 @@ func TestKubectlProxy(t *testing.T) {
 	for _, block := range scripttest.Blocks(section(t, "Through kubectl proxy")) {
 		out := scripttest.Shell(t, dir, strings.ReplaceAll(block, "8001", shared.FreePort(t)),
 			"KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
-		if !strings.Contains(out, `"kind": "GadgetList"`) && !strings.Contains(out, `"kind":"GadgetList"`) {
+		if !strings.Contains(out, `"kind": "WidgetList"`) && !strings.Contains(out, `"kind":"WidgetList"`) {
 			t.Errorf("%s\ngot\n%s\nwant the list", block, out)
 		}
 	}
@@ -392,9 +392,6 @@ var upgrade = http.Header{
 func TestProxyVariables(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
-	}
-	if testing.Short() {
-		t.Skip("skipped in short mode: it starts three control planes")
 	}
 	const nowhere = "HTTPS_PROXY=http://127.0.0.1:1"
 	options := envtest.Options{Network: envtest.EndpointRouting, ExternalEtcd: true}

@@ -19,9 +19,6 @@ const cacheTTL = 3 * time.Second
 
 // TestS25Cache: a verdict is remembered for exactly the user, UID, groups, extra and request that it was about, and no longer than it may be.
 func TestS25Cache(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it starts a control plane, and takes half a minute")
-	}
 	t.Parallel()
 	log, options, err := audited(t.TempDir(), cacheTTL.String())
 	if err != nil {

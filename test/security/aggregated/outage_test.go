@@ -23,9 +23,6 @@ import (
 // TestS21Outage: while kube-apiserver gives no envtest.Answer, our server lets nobody in whom it has not asked about before; it says of itself
 // what is wrong, lives, and works again as soon as kube-apiserver does. Nothing restarts it.
 func TestS21Outage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: it starts a control plane, and takes half a minute")
-	}
 	t.Parallel()
 	// A verdict that is remembered is longer than the test.
 	_, options, err := audited(t.TempDir(), "10m")

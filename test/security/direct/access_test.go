@@ -41,9 +41,6 @@ func gadget(name string) string {
 
 // TestS21ReviewFails: when kube-apiserver gives no clear yes, nobody is let through, and nothing is done.
 func TestS21ReviewFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	s := newServer(t)
 	scripts := map[string]http.HandlerFunc{

@@ -17,9 +17,6 @@ import (
 // TestS14NoCredentials: whoever shows no credentials gets nothing but whether the server is well. What there is, the server's
 // own index says to an administrator.
 func TestS14NoCredentials(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	s := newServer(t)
 	admin := issue(t, readCA(t, "client-ca"), "admin", "system:masters")

@@ -133,9 +133,6 @@ func many(n int) string {
 // TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, even from a caller with all rights. With a
 // read it is not looked at.
 func TestS30Bombs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	s := newServer(t)
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })

@@ -21,9 +21,6 @@ var names = flag.Int("names", 9000, "how many names TestS25Bounded asks for, mor
 // and the oldest goes first. The names are nearly as long as those that are not remembered at all: 10,000 bytes, and the path counts
 // too. So this is the most that names can cost.
 func TestS25Bounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=10m")
 	s.script(accessReviews, verdict(`"allowed":true`))

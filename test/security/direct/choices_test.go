@@ -161,9 +161,6 @@ func TestS21ReviewsForbidden(t *testing.T) {
 // TestS13Silence: a server that gets no answers from kube-apiserver any more is not ready, says why, lives, and is ready again
 // when they come.
 func TestS13Silence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)

@@ -142,9 +142,6 @@ func TestS43Upgrade(t *testing.T) {
 // TestS51ErrorsTellNothing: what a caller is told of an error helps no attacker: no address of the inside, no token, no stack. Nor
 // can a caller write lines of its own into the log.
 func TestS51ErrorsTellNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)

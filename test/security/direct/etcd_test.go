@@ -112,9 +112,6 @@ func (w *wire) carry(to io.WriteCloser, from io.Reader, answers bool) {
 // TestEtcdFails: while etcd is down, silent or answers noise, nobody is told that something was read or written; the server says
 // what is wrong, and works again without a restart. Nothing was changed meanwhile.
 func TestEtcdFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	client, err := shared.EtcdClient(t.Context())
 	if err != nil {

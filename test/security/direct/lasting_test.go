@@ -39,17 +39,11 @@ func webSocket(protocols ...string) http.Header {
 // TestS12OpenWatch: a watch does not outlive the right by which it was let in, nor the trust in the user's
 // certificate. It outlives the trust in the front proxy's: a rotation of that CA ends no console.
 func TestS12OpenWatch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	testLasting(t, protected+"?watch=1", nil, http.StatusOK)
 }
 
 // TestS12OpenConsole: nor does a console, although its connection was taken over from the HTTP server.
 func TestS12OpenConsole(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	testLasting(t, consolesOf("lasting"), webSocket("v5.channel.k8s.io"), http.StatusSwitchingProtocols)
 }
 

@@ -21,9 +21,6 @@ import (
 // same priority gets a seat too, within two rounds: priority and fairness takes every request for a short one until it has ended. So it
 // is with consoles, which the library would give no seats.
 func TestS39Overload(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string

@@ -115,9 +115,6 @@ func TestS15S17TokenIsReviewed(t *testing.T) {
 
 // TestS15TokenInLogs: a token is as good as its owner; whoever may read logs must not find it there, however much is logged.
 func TestS15TokenInLogs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	for _, verbosity := range []string{"4", "6", "7", "8", "10"} {
 		t.Run("v="+verbosity, func(t *testing.T) {

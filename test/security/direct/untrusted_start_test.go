@@ -134,9 +134,6 @@ func (s *server) neverServes(t *testing.T) {
 // TestS13TrustForbidden: the right to read the trust is taken away from a server that runs. Its watch stays open, and the library would
 // go on with what it read last for days. Within a minute the server is not ready, refuses writes, and names the right.
 func TestS13TrustForbidden(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	const name = "trust-forbidden"
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: envtest.Namespace, Name: name}}
 	client, err := shared.AdminClient()

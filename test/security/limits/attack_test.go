@@ -77,16 +77,19 @@ func attackSample(t *testing.T, name string) effect {
 	return underAttack(t, name, target{server, envtest.SampleGroupVersion, "flunders"})
 }
 
-// attackFor is how long each attack lasts: ATTACK_FOR=60s makes the long run.
-func attackFor() string { return cmp.Or(os.Getenv("ATTACK_FOR"), "10s") }
+// attackFor is how long each attack lasts. `make test-attacks` sets ATTACK_FOR=60s.
+func attackFor() string {
+	lasts := "10s"
+	if testing.Short() {
+		lasts = "4s"
+	}
+	return cmp.Or(os.Getenv("ATTACK_FOR"), lasts)
+}
 
 // TestAttacks: under the limits of the manifests the server survives callers that may do nothing,
 // whatever they send, and serves another user meanwhile, through kube-apiserver. Afterwards no
 // goroutine, seat or descriptor of theirs is left.
 func TestAttacks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	admin, err := shared.AdminConfig()
 	if err != nil {
 		t.Fatal(err)

@@ -67,9 +67,6 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 
 // TestS36ContinuationFlood: a head that does not end is not listened to for long (CVE-2023-45288).
 func TestS36ContinuationFlood(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	check := peaks(t, 64)
 	for name, cert := range map[string]*tls.Certificate{"anonymous": nil, "front proxy": frontProxy(t)} {
 		for _, tc := range []struct {

@@ -109,9 +109,6 @@ func TestS36HeaderFlood(t *testing.T) {
 
 // TestS37SlowHeaders: a client that sends a byte now and then does not hold its connection for longer than 32 s.
 func TestS37SlowHeaders(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	conn := mustDial(t, nil)
 	began := time.Now()

@@ -33,9 +33,6 @@ var gadgets = install.GroupVersions()[0].WithResource("gadgets")
 
 // TestS37Unread: lists and watches that a client asks for and does not read give their seats back, which others need.
 func TestS37Unread(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	admin, err := shared.AdminConfig()
 	if err != nil {
@@ -83,9 +80,6 @@ func TestS37Unread(t *testing.T) {
 // TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it is somebody who
 // may send one.
 func TestS37SlowBody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	t.Parallel()
 	admin, err := shared.AdminConfig()
 	if err != nil {

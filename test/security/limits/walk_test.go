@@ -95,9 +95,6 @@ func walkPaths(t *testing.T, admin rest.Interface) []string {
 // answers, as nobody, as a user without rights, and as one who may read everything. None of them
 // costs more than a read.
 func TestS30Walk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode")
-	}
 	admin, err := shared.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
