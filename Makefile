@@ -98,7 +98,7 @@ test-attacks: needs-test controlplane build ## Attack the server for a minute in
 
 .PHONY: test-quickstart
 test-quickstart: needs-kind-generate controlplane ## Follow docs/quickstart.md, and upgrade a project (20 minutes). Needs Docker for kind.
-	go test -tags quickstart -timeout 40m -v -run '^Test(Quickstart|Deployed|Upgrade|Guard)$$' ./test/docs
+	go test -tags quickstart -timeout 40m -v -run '^Test(Quickstart|Deployed|Upgrade|AddKind)$$' ./test/docs
 
 .PHONY: test-fips
 test-fips: needs-fips controlplane build-fips ## Test the binaries of `make build-fips`.

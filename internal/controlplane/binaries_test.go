@@ -46,19 +46,19 @@ func says(version string) string { return "echo '" + version + "'" }
 
 // TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong with it.
 func TestGivenBinaries(t *testing.T) {
-	good := map[string]string{"etcd": says("etcd Version: 3.6.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.36.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.36.0\nKustomize Version: v5.7.1")}
+	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.37.0\nKustomize Version: v5.7.1")}
 	for name, tc := range map[string]struct {
 		other map[string]string
 		want  []string
 	}{
 		"as they should be": {},
-		"another minor":     {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")}, want: []string{"kube-apiserver is of version 1.35, expected 1.36"}},
-		"another kubectl":   {other: map[string]string{"kubectl": says("Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, expected 1.36"}},
-		"an old etcd":       {other: map[string]string{"etcd": says("etcd Version: 3.4.13")}, want: []string{"etcd is of version 3.4, expected 3.6"}},
+		"another minor":     {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")}, want: []string{"kube-apiserver is of version 1.35, expected 1.37"}},
+		"another kubectl":   {other: map[string]string{"kubectl": says("Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, expected 1.37"}},
+		"an old etcd":       {other: map[string]string{"etcd": says("etcd Version: 3.4.13")}, want: []string{"etcd is of version 3.4, expected 3.7"}},
 		"two missing":       {other: map[string]string{"kubectl": "-", "etcd": "-"}, want: []string{"it has no kubectl", "it has no etcd"}},
-		"one that fails":    {other: map[string]string{"etcd": "echo broken; exit 3"}, want: []string{"broken", "exit status 3", "expected 3.6"}},
+		"one that fails":    {other: map[string]string{"etcd": "echo broken; exit 3"}, want: []string{"broken", "exit status 3", "expected 3.7"}},
 		"another program":   {other: map[string]string{"kube-proxy": says("Kubernetes v1.34.1")}},
-		"old controllers":   {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")}, want: []string{"kube-controller-manager is of version 1.34, expected 1.36"}},
+		"old controllers":   {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")}, want: []string{"kube-controller-manager is of version 1.34, expected 1.37"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -166,7 +166,7 @@ func TestCannotBuild(t *testing.T) {
 	t.Run("no go command", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("PATH", t.TempDir())
-		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or have kubectl of Kubernetes 1.36 in the directory that KUBEBUILDER_ASSETS names")
+		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or have kubectl of Kubernetes 1.37 in the directory that KUBEBUILDER_ASSETS names")
 	})
 	t.Run("no network and nothing cached", func(t *testing.T) {
 		b := emptyCache(t)
@@ -325,8 +325,8 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	if said := strings.Join(outputs, ""); !strings.Contains(said, "waits for another process") || !strings.Contains(said, "builds etcd in "+b.cache) {
 		t.Errorf("the two said %q, want one that builds and one that waits", said)
 	}
-	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil || majorMinor(string(out)) != "3.6" {
-		t.Errorf("etcd --version: %s (%v), want 3.6", out, err)
+	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil || majorMinor(string(out)) != "3.7" {
+		t.Errorf("etcd --version: %s (%v), want 3.7", out, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -185,6 +186,20 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// pinned returns the version of konnectivity that the tests of test/konnectivity run.
+func pinned(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "controlplane", "pins", "konnectivity.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`sigs\.k8s\.io/apiserver-network-proxy (v\S+)`).FindSubmatch(data)
+	if match == nil {
+		t.Fatalf("konnectivity.mod does not require apiserver-network-proxy:\n%s", data)
+	}
+	return string(match[1])
+}
+
 // sane is what holds for servers and agents.
 func sane(t *testing.T, p *program) {
 	t.Helper()
@@ -195,8 +210,8 @@ func sane(t *testing.T, p *program) {
 			}
 		}
 	}
-	if _, tag, _ := strings.Cut(p.container.Image, ":"); !strings.HasPrefix(tag, "v0."+strings.TrimPrefix(envtest.DefaultMinor, "1.")+".") {
-		t.Errorf("%s: the image is %s, want the minor version of Kubernetes %s", p, p.container.Image, envtest.DefaultMinor)
+	if _, tag, _ := strings.Cut(p.container.Image, ":"); tag != pinned(t) {
+		t.Errorf("%s: the image is %s, want the version of the tests, %s", p, p.container.Image, pinned(t))
 	}
 	if p.kind != "Pod" && p.pod.Spec.NodeSelector[corev1.LabelOSStable] != string(corev1.Linux) {
 		t.Errorf("%s: node selector %v, want Linux", p, p.pod.Spec.NodeSelector)

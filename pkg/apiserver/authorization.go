@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -16,6 +17,9 @@ import (
 
 	"example.com/extension-apiserver/internal/fairness"
 )
+
+// delegated is the name that k8s.io/apiserver gives the authorizer that asks kube-apiserver.
+const delegated = "kubernetes.io/webhook"
 
 const (
 	// userReviews is how many SubjectAccessReviews of one user kube-apiserver is asked at a time. The
@@ -37,7 +41,7 @@ func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: groups},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: newDelegatedAuthorizer(next, unanswered)},
+		union.NamedAuthorizer{AuthorizerName: delegated, Authorizer: newDelegatedAuthorizer(next, unanswered)},
 	)
 }
 
@@ -81,6 +85,8 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 	}
 	defer release()
 	decision, reason, err := d.next.Authorize(ctx, a)
+	// next is a union too, and newAuthorizer's union adds the name again.
+	reason = strings.TrimPrefix(reason, delegated+": ")
 	if err != nil {
 		// A request that was cancelled says nothing about kube-apiserver.
 		if ctx.Err() == nil {

@@ -57,7 +57,7 @@ func (l *lasting) admit(t *testing.T, handler http.Handler) http.Handler {
 			return
 		}
 		req.Header.Del("Authorization")
-		attributes := authorizer.AttributesRecord{User: resp.User, Verb: "watch", Resource: "items"}
+		attributes := authorizer.AttributesRecord{User: resp.User, Verb: "watch", Resource: "gadgets"}
 		if decision, _, err := l.authorizer.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow || err != nil {
 			t.Errorf("authorize: got %v and %v, want it allowed", decision, err)
 		}
@@ -96,7 +96,7 @@ func TestS12EndWatches(t *testing.T) {
 				l := newLasting(c)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "items"}
+				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "gadgets"}
 				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, info), http.MethodGet, "/", nil)
 				req.Header.Set("Authorization", "Bearer ann")
 				l.admit(t, l.endWatches(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {

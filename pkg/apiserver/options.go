@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -44,13 +46,24 @@ type Options struct {
 	codecs serializer.CodecFactory
 }
 
-// The gates of the log flags are not among the library's own, and none can be added once there are flags. The gates of
-// k8s.io libraries are those of the process: two servers in one have the same.
-var addLogGates = sync.OnceValue(func() error { return logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate) })
+// setGates adds the gates of the log flags, which are not among the library's own, and changes defaults. Neither is possible once
+// there are flags. The gates of k8s.io libraries are those of the process: two servers in one process have the same.
+var setGates = sync.OnceValue(func() error {
+	gates := utilfeature.DefaultMutableFeatureGate
+	return errors.Join(
+		logsapi.AddFeatureGates(gates),
+		// etcd's client keeps the goroutine and up to two chunks of a streamed list that ends early, because a client left.
+		gates.OverrideDefault(features.EtcdRangeStream, false),
+		// Each watch that begins with a list would keep a gzip writer of about 1 MiB, before 3,000 watches reach their limit.
+		gates.OverrideDefault(features.WatchListCompression, false),
+		// Lists would name an object that cannot be decoded to users who may not read it.
+		gates.OverrideDefault(features.AllowUnsafeMalformedObjectDeletion, false),
+	)
+})
 
 // NewOptions returns the defaults of a server for the API. Validate reports what is wrong with the API, too.
 func NewOptions(api API) *Options {
-	utilruntime.Must(addLogGates())
+	utilruntime.Must(setGates())
 	scheme, _ := api.newScheme() // Validate reports what is wrong with it
 	codecs := serializer.NewCodecFactory(scheme)
 	recommended := genericoptions.NewRecommendedOptions("", nil)
@@ -80,7 +93,8 @@ func NewOptions(api API) *Options {
 
 	addQuota(recommended.Admission)
 	recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer, error) {
-		return []admission.PluginInitializer{quotaInitializer{}, paramInitializer{c.SharedInformerFactory}}, nil
+		params, err := newParamInitializer(c)
+		return []admission.PluginInitializer{quotaInitializer{}, params}, err
 	}
 	return &Options{
 		ServerRun:   serverRun,
@@ -117,7 +131,9 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		storage.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
 			"It is created with mode 0700 and belongs to one server at a time.")
 	}
-	o.Etcd.AddFlags(storage)
+	addExcept(storage, o.Etcd.AddFlags,
+		// The library ignores them.
+		"default-watch-cache-size", "etcd-db-metric-poll-interval")
 	o.Recommended.Admission.AddFlags(fss.FlagSet("admission"))
 	o.Recommended.Audit.AddFlags(fss.FlagSet("auditing"))
 	o.ServerRun.AddUniversalFlags(fss.FlagSet("requests and shutdown"))

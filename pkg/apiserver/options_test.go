@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"example.com/extension-apiserver/internal/certs"
 )
@@ -227,6 +230,18 @@ func TestOptionsOfBadAPI(t *testing.T) {
 	} {
 		if got := NewOptions(withGroup(change)).Validate(); len(got) != 1 || !strings.HasPrefix(got[0].Error(), "the API cannot be served: ") {
 			t.Errorf("%s: got %v, want one error about the API", name, got)
+		}
+	}
+}
+
+// TestGates: features of the library that cost more than they give are off, and can be switched on.
+func TestGates(t *testing.T) {
+	NewOptions(testAPI)
+	for _, gate := range []featuregate.Feature{
+		features.EtcdRangeStream, features.WatchListCompression, features.AllowUnsafeMalformedObjectDeletion,
+	} {
+		if utilfeature.DefaultFeatureGate.Enabled(gate) {
+			t.Errorf("feature gate %s: got on, want off", gate)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
@@ -56,7 +57,9 @@ func TestQuota(t *testing.T) {
 	plugin.SetDrainedNotification(t.Context().Done())
 	plugin.SetExternalKubeClientSet(client)
 	plugin.SetExternalKubeInformerFactory(factory)
-	initializers, err := NewOptions(testAPI).Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{SharedInformerFactory: factory})
+	initializers, err := NewOptions(testAPI).Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{
+		SharedInformerFactory: factory, ClientConfig: &rest.Config{},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

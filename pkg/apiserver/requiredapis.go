@@ -25,7 +25,7 @@ import (
 const flowControl = "APIPriorityAndFairness"
 
 // requiredAPI is an API of the cluster that a part of the server reads through an informer, or writes. A subresource stands
-// behind a slash, as in discovery and in RBAC. The versions are those that the libraries at v0.36 ask for.
+// behind a slash, as in discovery and in RBAC. The versions are those that the libraries at v0.37 ask for.
 type requiredAPI struct {
 	part     string
 	resource schema.GroupVersionResource

@@ -9,6 +9,7 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
+	storagemetrics "k8s.io/apiserver/pkg/storage/metrics"
 
 	"example.com/extension-apiserver/internal/authentication"
 )
@@ -32,6 +33,7 @@ func (c *serverConfig) newServer() (_ *apiServer, err error) {
 	}()
 	// What watch caches count before their metrics are registered is lost, and the library registers them after the storage is made.
 	cachermetrics.Register()
+	storagemetrics.Register()
 	var groups []*genericapiserver.APIGroupInfo
 	for _, g := range c.options.api.Groups {
 		info, err := g.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)

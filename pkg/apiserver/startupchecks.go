@@ -38,14 +38,20 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).ClientConfig()
 }
 
-// newClient returns a client for the reviews and checks that the server makes on its own behalf. The limits are those
-// that the library uses for delegated reviews: the default of 5 per second would throttle the server's users.
+// clientQPS and clientBurst are the limits that the library uses for delegated reviews: the default of 5 requests per second
+// would throttle the server's users.
+const (
+	clientQPS   = 200
+	clientBurst = 400
+)
+
+// newClient returns a client for the reviews and checks that the server makes on its own behalf.
 func newClient(path string) (kubernetes.Interface, error) {
 	config, err := loadKubeconfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig %q: %w", path, err)
 	}
-	config.QPS, config.Burst = 200, 400
+	config.QPS, config.Burst = clientQPS, clientBurst
 	return kubernetes.NewForConfig(config)
 }
 

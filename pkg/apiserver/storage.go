@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -26,12 +27,38 @@ func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serversto
 	}
 	factory := serverstorage.NewDefaultStorageFactory(
 		etcd.StorageConfig, etcd.DefaultStorageMediaType, o.codecs,
-		serverstorage.NewDefaultResourceEncodingConfig(scheme), serverstorage.NewResourceConfig(), nil)
+		storageEncoding{serverstorage.NewDefaultResourceEncodingConfig(scheme), scheme}, serverstorage.NewResourceConfig(), nil)
 	for _, g := range o.api.Groups {
 		// The keys are those that kube-apiserver has for custom resources: /registry/GROUP/RESOURCE/NAMESPACE/NAME.
 		factory.SetEtcdPrefix(schema.GroupResource{Group: g.Name, Resource: "*"}, path.Join(etcd.StorageConfig.Prefix, g.Name))
 	}
 	return factory, nil
+}
+
+// storageEncoding stores each kind in the first version that knows it. The library would pass over alpha versions, and versions
+// that were introduced after the release it is compatible with: Group.StorageVersion decides instead.
+type storageEncoding struct {
+	*serverstorage.DefaultResourceEncodingConfig
+	scheme *runtime.Scheme
+}
+
+// BackwardCompatibileStorageEncodingFor implements serverstorage.CompatibilityResourceEncodingConfig.
+func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.GroupResource, example runtime.Object) (schema.GroupVersion, error) {
+	gvks, _, err := e.scheme.ObjectKinds(example)
+	if err != nil {
+		return schema.GroupVersion{}, fmt.Errorf("find the kind of %s: %w", resource, err)
+	}
+	for _, gvk := range gvks {
+		if gvk.Group != resource.Group {
+			continue
+		}
+		for _, gv := range e.scheme.VersionsForGroupKind(gvk.GroupKind()) {
+			if gv.Version != runtime.APIVersionInternal {
+				return gv, nil
+			}
+		}
+	}
+	return schema.GroupVersion{}, fmt.Errorf("find the stored version of %s: no version has %T", resource, example)
 }
 
 // waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be

@@ -43,21 +43,24 @@ func TestStoredForm(t *testing.T) {
 	}
 }
 
-// TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone.
+// TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone. It can be an alpha
+// version, which the library passes over.
 func TestStoredVersion(t *testing.T) {
-	v2 := schema.GroupVersion{Group: workshop.GroupName, Version: "v2"}
-	both := func(scheme *runtime.Scheme) error {
-		scheme.AddKnownTypes(v2, &v1.Gadget{}, &v1.GadgetList{})
-		metav1.AddToGroupVersion(scheme, v2)
-		return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v2, v1.SchemeGroupVersion))
-	}
-	for _, stored := range []schema.GroupVersion{v1.SchemeGroupVersion, v2} {
-		two := withGroup(func(g *Group) { g.AddToScheme, g.StorageVersion = both, stored.Version })
-		if err := two.Validate(); err != nil {
-			t.Fatal(err)
+	for _, version := range []string{"v2", "v1alpha1"} {
+		other := schema.GroupVersion{Group: workshop.GroupName, Version: version}
+		both := func(scheme *runtime.Scheme) error {
+			scheme.AddKnownTypes(other, &v1.Gadget{}, &v1.GadgetList{})
+			metav1.AddToGroupVersion(scheme, other)
+			return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(other, v1.SchemeGroupVersion))
 		}
-		if data := storedGadget(t, NewOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
-			t.Errorf("stored gadget: got %q, want %s", data, stored)
+		for _, stored := range []schema.GroupVersion{v1.SchemeGroupVersion, other} {
+			two := withGroup(func(g *Group) { g.AddToScheme, g.StorageVersion = both, stored.Version })
+			if err := two.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if data := storedGadget(t, NewOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
+				t.Errorf("stored gadget: got %q, want %s", data, stored)
+			}
 		}
 	}
 }

@@ -45,7 +45,7 @@ func echoes(t *testing.T, l *lasting, returned chan<- string, session func(conte
 	chain = l.admit(t, chain)
 	ts := httptest.NewServer(withDeadlines(answerPanics(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer func() { returned <- req.URL.Path }()
-		info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "items", Subresource: "console"}
+		info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "gadgets", Subresource: "console"}
 		ctx := genericapirequest.WithRequestInfo(req.Context(), info)
 		ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "ann"})
 		chain.ServeHTTP(w, req.WithContext(ctx))

@@ -100,7 +100,7 @@ func TestControllersFail(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var progress bytes.Buffer
 	e := New(t, Options{Server: server, Progress: &progress})
-	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager", "install Go, or have kube-controller-manager of Kubernetes 1.36")
+	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager", "install Go, or have kube-controller-manager of Kubernetes 1.37")
 	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)

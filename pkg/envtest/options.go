@@ -54,7 +54,7 @@ type Options struct {
 	// where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the one of certgen init.
 	FrontProxyPerHost bool
 	// Server is our servers' command: a main package, as Build takes it, or the absolute path of a file. Default: the server of
-	// the kit's own tests, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
+	// the sample, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
 	Server string
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool

@@ -74,7 +74,7 @@ func TestVersions(t *testing.T) {
 	for version, resources := range group.VersionedResourcesStorageMap {
 		got[version] = slices.Sorted(maps.Keys(resources))
 	}
-	if diff := cmp.Diff(map[string][]string{"v1": {"identityreviews", "gadgets"}, "v99": {"gadgets"}}, got); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"v1": {"gadgets", "identityreviews"}, "v99": {"gadgets"}}, got); diff != "" {
 		t.Errorf("resources by version (-want +got):\n%s", diff)
 	}
 }

@@ -145,13 +145,13 @@ func inMetadata(obj map[string]any, change func(map[string]any)) {
 
 // each calls a function with an object, or with each of a list.
 func each(obj map[string]any, change func(map[string]any)) {
-	gadgets, ok := obj["gadgets"].([]any)
+	items, ok := obj["items"].([]any)
 	if !ok {
 		change(obj)
 		return
 	}
-	for _, gadget := range gadgets {
-		if element, ok := gadget.(map[string]any); ok {
+	for _, item := range items {
+		if element, ok := item.(map[string]any); ok {
 			change(element)
 		}
 	}
@@ -336,18 +336,18 @@ var faults = map[string]fault{
 		each(obj, func(o map[string]any) { delete(o, "status") })
 	})},
 	"lists in reverse": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		if gadgets, ok := obj["gadgets"].([]any); ok {
-			slices.Reverse(gadgets)
+		if items, ok := obj["items"].([]any); ok {
+			slices.Reverse(items)
 		}
 	})},
 	"empty lists are null": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		if gadgets, ok := obj["gadgets"].([]any); ok && len(gadgets) == 0 {
-			obj["gadgets"] = nil
+		if items, ok := obj["items"].([]any); ok && len(items) == 0 {
+			obj["items"] = nil
 		}
 	})},
 	"lists lose the last": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
-		if gadgets, ok := obj["gadgets"].([]any); ok && len(gadgets) > 0 && req.URL.Path != "/apis" {
-			obj["gadgets"] = gadgets[:len(gadgets)-1]
+		if items, ok := obj["items"].([]any); ok && len(items) > 0 && req.URL.Path != "/apis" {
+			obj["items"] = items[:len(items)-1]
 		}
 	})},
 	"the subresource is the object": {request: func(req *http.Request) {

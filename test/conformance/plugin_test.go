@@ -110,7 +110,7 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("unknown kind", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=other.yaml")
-		contains(t, stderr, `workshop.example.com/v1 has no kind "Thing"; its resources: widgets`)
+		contains(t, stderr, `workshop.example.com/v1 has no kind "Thing"; its resources: gadgets`)
 	})
 	t.Run("review", func(t *testing.T) {
 		stdout, _ := run(t, 0, "--sample=review.yaml", "--only=names,discovery")
@@ -199,9 +199,9 @@ func nothingLeft(t *testing.T, e *envtest.Environment) {
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
 		t.Fatal(err)
 	}
-	for _, gadget := range list.Items {
-		if gadget.DeletionTimestamp == nil {
-			t.Errorf("%s %s is left", gadget.Kind, gadget.Name)
+	for _, item := range list.Items {
+		if item.DeletionTimestamp == nil {
+			t.Errorf("%s %s is left", item.Kind, item.Name)
 		}
 	}
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs runs what README and docs say of the sample.
 package docs
 
 import (

@@ -55,8 +55,8 @@ func TestWidgetFieldSelector(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got []string
-				for _, gadget := range list.Items {
-					got = append(got, gadget.GetName())
+				for _, item := range list.Items {
+					got = append(got, item.GetName())
 				}
 				slices.Sort(got)
 				if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -129,8 +129,8 @@ func TestWidgetFieldSelectorDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, gadget := range list.Items {
-		got = append(got, gadget.GetName())
+	for _, item := range list.Items {
+		got = append(got, item.GetName())
 	}
 	if diff := cmp.Diff([]string{"economy", "premium"}, got); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)

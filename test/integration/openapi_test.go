@@ -174,9 +174,9 @@ func TestOpenAPIMerged(t *testing.T) {
 		return // in version 2, kube-apiserver renames definitions of the libraries that differ from its own, such as Scale
 	}
 	part, whole := readOpenAPI(t, ours, "/openapi/v2"), readOpenAPI(t, merged, "/openapi/v2")
-	for path, gadget := range part.Paths {
+	for path, item := range part.Paths {
 		// Discovery of the groups is kube-apiserver's own.
-		if diff := cmp.Diff(gadget, whole.Paths[path]); strings.Count(path, "/") > 3 && diff != "" {
+		if diff := cmp.Diff(item, whole.Paths[path]); strings.Count(path, "/") > 3 && diff != "" {
 			t.Errorf("OpenAPI v2 of %s (-ours +kube-apiserver's):\n%s", path, diff)
 		}
 	}
@@ -204,8 +204,8 @@ func TestOpenAPIComplete(t *testing.T) {
 	for _, gv := range install.GroupVersions() {
 		doc := readOpenAPI(t, server, "/openapi/v3/apis/"+gv.String())
 		root := "/apis/" + gv.String() + "/"
-		for path, gadget := range doc.Paths {
-			for method, operation := range gadget {
+		for path, item := range doc.Paths {
+			for method, operation := range item {
 				o, ok := operation.(map[string]any)
 				if !ok || path == root {
 					continue

@@ -40,7 +40,7 @@ func TestWidgetStorageMigration(t *testing.T) {
 		if version := storedVersion(t, store, key); version != gv.Version {
 			t.Fatalf("stored as %s, want %s, as an older server had it", version, gv.Version)
 		}
-		runDocumented(t, shared, "add-a-resource.md", `kubectl get \S+ --all-namespaces .*`, "widgets.workshop.example.com", widgetCase.resource.GroupResource().String())
+		runDocumented(t, shared, "add-a-resource.md", `kubectl get \S+ --all-namespaces .*`)
 		if version := storedVersion(t, store, key); version != install.GroupVersions()[0].Version {
 			t.Errorf("stored as %s after the migration from %s, want %s", version, gv.Version, install.GroupVersions()[0].Version)
 		}
@@ -123,9 +123,9 @@ func storedVersion(t *testing.T, store *clientv3.Client, key string) string {
 	return gv.Version
 }
 
-// runDocumented runs the one command of a page in docs that matches, for another resource, as its reader would: again if it fails, since objects can change
+// runDocumented runs the one command of a page in docs that matches, as its reader would: again if it fails, since objects can change
 // or go between its reading and its writing.
-func runDocumented(t *testing.T, e *envtest.Environment, page, command, documented, resource string) {
+func runDocumented(t *testing.T, e *envtest.Environment, page, command string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
@@ -135,7 +135,7 @@ func runDocumented(t *testing.T, e *envtest.Environment, page, command, document
 	if len(found) != 1 {
 		t.Fatalf("docs/%s: %d lines match %s, want one", page, len(found), command)
 	}
-	run := strings.ReplaceAll(found[0], documented, resource)
+	run := found[0]
 	kubeconfig, err := e.AdminKubeconfig()
 	if err != nil {
 		t.Fatal(err)

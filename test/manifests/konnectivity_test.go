@@ -217,7 +217,7 @@ func succeeded(namespace, at string) string {
 	return fmt.Sprintf(`kube_cronjob_status_last_successful_time{namespace=%q,cronjob="konnectivity-certificates",pod="y"} %s`, namespace, at)
 }
 
-// TestKonnectivityAlerts: by Prometheus' own widget, each alert fires when it shall and not otherwise. That for missing agents compares them
+// TestKonnectivityAlerts: by Prometheus' own engine, each alert fires when it shall and not otherwise. That for missing agents compares them
 // with the number of kube-apiservers, which a wrong count of servers cannot change.
 func TestKonnectivityAlerts(t *testing.T) {
 	t.Parallel()

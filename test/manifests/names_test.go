@@ -62,7 +62,7 @@ func walkStrings(value any, f func(string)) {
 	}
 }
 
-// TestNames: a project is named by its own two files, and the names of no other are in what it renders.
+// TestNames: a project is named by its own two files, and the files of the kit name no API.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range overlays(t, sampleFolder) {

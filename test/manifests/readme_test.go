@@ -49,6 +49,9 @@ func TestReadme(t *testing.T) {
 			t.Errorf("the example of the README renders no %s:\n%s", want, text)
 		}
 	}
+	if found := regexp.MustCompile(`extension-apiserver|workshop|widget\.|gadget`).FindString(strings.ReplaceAll(text, "widgets-", "")); found != "" {
+		t.Errorf("the example of the README renders %q, which is a name of the sample", found)
+	}
 	r := rendered{t, variant{}, parse(t, text)}
 	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r), dashboardProblems(r)) {
 		t.Errorf("the example of the README: %s", problem)

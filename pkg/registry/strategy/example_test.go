@@ -29,5 +29,6 @@ func ExampleBase_ResetFields() {
 	}
 	// Unordered output:
 	// workshop.example.com/v1 .status
+	// workshop.example.com/v1beta1 .status
 	// workshop.example.com/v1alpha1 .status
 }

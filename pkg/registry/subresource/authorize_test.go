@@ -16,13 +16,13 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// connect is the context of a WebSocket to items/console: a GET.
+// connect is the context of a WebSocket to gadgets/console: a GET.
 func connect(t *testing.T) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "jane"})
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Path: "/apis/g/v1/namespaces/demo/items/g/console", Verb: "get", APIGroup: group, APIVersion: "v1",
-		Namespace: "demo", Resource: "items", Subresource: "console", Name: "g",
+		IsResourceRequest: true, Path: "/apis/g/v1/namespaces/demo/gadgets/g/console", Verb: "get", APIGroup: group, APIVersion: "v1",
+		Namespace: "demo", Resource: "gadgets", Subresource: "console", Name: "g",
 	})
 }
 
@@ -37,7 +37,7 @@ func answering(decision authorizer.Decision, reason string, err error, asked *[]
 // TestEnsureAuthorized: everything but a clear yes is refused.
 func TestEnsureAuthorized(t *testing.T) {
 	forbidden := func(resource, verb string) string {
-		return fmt.Sprintf(`items.%s "g" is forbidden: User "jane" cannot %s resource %q in API group %q in the namespace "demo"`, group, verb, resource, group)
+		return fmt.Sprintf(`gadgets.%s "g" is forbidden: User "jane" cannot %s resource %q in API group %q in the namespace "demo"`, group, verb, resource, group)
 	}
 	const failed = "Internal error occurred: authorization check failed: no route to host"
 	for _, tc := range []struct {
@@ -50,12 +50,12 @@ func TestEnsureAuthorized(t *testing.T) {
 		want string
 	}{
 		{"allowed", "create", "console", authorizer.DecisionAllow, "", nil, 0, ""},
-		{"denied", "create", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("items/console", "create")},
-		{"denied, with a reason", "create", "console", authorizer.DecisionDeny, "not on a Sunday", nil, 403, forbidden("items/console", "create") + ": not on a Sunday"},
-		{"no opinion", "create", "console", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("items/console", "create")},
-		{"the object itself", "get", "", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("items", "get")},
+		{"denied", "create", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("gadgets/console", "create")},
+		{"denied, with a reason", "create", "console", authorizer.DecisionDeny, "not on a Sunday", nil, 403, forbidden("gadgets/console", "create") + ": not on a Sunday"},
+		{"no opinion", "create", "console", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets/console", "create")},
+		{"the object itself", "get", "", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets", "get")},
 		// The request was authorized for this; by now the right may be gone.
-		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("items/console", "get")},
+		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("gadgets/console", "get")},
 		{"error", "create", "console", authorizer.DecisionNoOpinion, "", errors.New("no route to host"), 500, failed},
 		{"allowed, with an error", "create", "console", authorizer.DecisionAllow, "", errors.New("no route to host"), 500, failed},
 	} {
@@ -100,7 +100,7 @@ func TestEnsureAuthorizedQuestion(t *testing.T) {
 			}
 			a := asked[0]
 			got := []string{a.GetUser().GetName(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}
-			if want := []string{"jane", tc.verb, group, "v1", "demo", "items", tc.subresource, "g"}; !slices.Equal(got, want) {
+			if want := []string{"jane", tc.verb, group, "v1", "demo", "gadgets", tc.subresource, "g"}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			if !a.IsResourceRequest() || a.IsReadOnly() != tc.readOnly {

@@ -153,7 +153,7 @@ func answers(input string) said {
 		case words[0] == "echo":
 			s.out += strings.Join(words[1:], " ") + "\n"
 		case words[0] == "show":
-			s.out += "item g\n"
+			s.out += "gadget g\n"
 		default:
 			s.errOut += fmt.Sprintf("unknown command %q\n", words[0])
 		}

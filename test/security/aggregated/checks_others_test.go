@@ -36,7 +36,7 @@ func upgrade() http.Header {
 
 // widgetSubresources has the rows of /status, /scale and /console.
 func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
-	gadget := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets/" + s.widget
+	object := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets/" + s.widget
 	var rows []check
 	for _, sub := range []struct {
 		name      string
@@ -49,7 +49,7 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 		{"scale", `[{"op":"replace","path":"/spec/replicas","value":2}]`, `{"spec":{"replicas":2}}`,
 			text(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`, s.widget)},
 	} {
-		path := gadget + "/" + sub.name
+		path := object + "/" + sub.name
 		row := func(verb, method, query string, header http.Header, body func(*testing.T) []byte) check {
 			return check{
 				version: gv.Version, resource: "widgets/" + sub.name, verb: verb, method: method, path: path + query, header: header, body: body, status: 200,
@@ -73,8 +73,8 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 	// A WebSocket begins with a GET; to act through it takes more than the right to read.
 	both := []authorizationv1.SubjectAccessReviewSpec{console("get"), console("create")}
 	rows = append(rows,
-		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: gadget + "/console", header: upgrade(), status: 101, want: both},
-		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: gadget + "/console", status: 400, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console", header: upgrade(), status: 101, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console", status: 400, want: both},
 	)
 	return rows
 }

@@ -40,19 +40,19 @@ func (s checkObjects) paths() []check {
 		rows = append(rows, check{method: "GET", path: path, direct: true, status: 200})
 	}
 	gv := install.GroupVersions()[0]
-	gadget := widgetsOf(s.namespace) + "/" + s.widget
+	object := widgetsOf(s.namespace) + "/" + s.widget
 	ask := func(verb, subresource string) []authorizationv1.SubjectAccessReviewSpec {
 		return one(resourceCheck(gv, verb, "widgets", subresource, s.namespace, s.widget))
 	}
 	return append(rows,
 		// What is not served is asked for all the same, before the answer tells that it is not there.
-		check{method: "POST", path: gadget, status: 405, want: ask("create", "")},
-		check{method: "HEAD", path: gadget, status: 405, want: ask("get", "")},
-		check{method: "OPTIONS", path: gadget, status: 405, want: ask("", "")},
-		check{method: "DELETE", path: gadget + "/status", status: 405, want: ask("delete", "status")},
-		check{method: "POST", path: gadget + "/console", status: 405, want: ask("create", "console")},
-		check{method: "GET", path: gadget + "/exec", status: 404, want: ask("get", "exec")},
-		check{method: "GET", path: gadget + "/status/more", status: 404, want: ask("get", "status")},
+		check{method: "POST", path: object, status: 405, want: ask("create", "")},
+		check{method: "HEAD", path: object, status: 405, want: ask("get", "")},
+		check{method: "OPTIONS", path: object, status: 405, want: ask("", "")},
+		check{method: "DELETE", path: object + "/status", status: 405, want: ask("delete", "status")},
+		check{method: "POST", path: object + "/console", status: 405, want: ask("create", "console")},
+		check{method: "GET", path: object + "/exec", status: 404, want: ask("get", "exec")},
+		check{method: "GET", path: object + "/status/more", status: 404, want: ask("get", "status")},
 		check{method: "GET", path: current + "/nothing", status: 404, want: one(resourceCheck(gv, "list", "nothing", "", "", ""))},
 		check{method: "DELETE", path: current + "/widgets", status: 405, want: one(resourceCheck(gv, "deletecollection", "widgets", "", "", ""))},
 		check{method: "GET", path: current + "/proxy/namespaces/" + s.namespace + "/widgets/" + s.widget, status: 404, want: ask("proxy", "")},

@@ -198,8 +198,8 @@ func TestS52RejectPaths(t *testing.T) {
 	if match == nil {
 		t.Fatal("docs/access.md has no example of --reject-paths")
 	}
-	// Without the quotes of the shell and the backslashes of the table, and for Widget.
-	flag := strings.NewReplacer("'", "", `\|`, "|", "widgets", "widgets").Replace(string(match))
+	// Without the quotes of the shell and the backslashes of the table.
+	flag := strings.NewReplacer("'", "", `\|`, "|").Replace(string(match))
 	namespace := shared.NewNamespace(t)
 	newWidget(t, shared, namespace, "w")
 	newWidget(t, shared, namespace, "console")

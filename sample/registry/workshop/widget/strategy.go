@@ -6,6 +6,7 @@ import (
 	"context"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -64,7 +65,9 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 }
 
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.Enforce(ctx, obj, old, validateStatus(&obj.(*workshop.Widget).Status, &old.(*workshop.Widget).Status))
+	widget, oldWidget := obj.(*workshop.Widget), old.(*workshop.Widget)
+	errs := apivalidation.ValidateObjectMetaUpdate(&widget.ObjectMeta, &oldWidget.ObjectMeta, field.NewPath("metadata"))
+	return s.Enforce(ctx, obj, old, append(errs, validateStatus(&widget.Status, &oldWidget.Status)...))
 }
 
 // GetResetFields has the metadata too: who applies a status with labels neither owns them nor conflicts with who does.
