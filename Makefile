@@ -52,7 +52,7 @@ controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kub
 	@dir=$$(go run ./pkg/envtest/setup $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
-# Builds kubectl if the machine has none.
+# Builds kubectl if it is not installed.
 .PHONY: kubectl
 kubectl:
 	@[ -x bin/1.37/kubectl ] || command -v kubectl >/dev/null || $(MAKE) --no-print-directory controlplane PROGRAMS=kubectl
@@ -86,7 +86,9 @@ run-tests: needs-test-generate controlplane build
 	  echo "The tests took $$((($$(date +%s) - began) / 60)) minutes."; exit $$status
 
 .PHONY: test-all
-test-all: needs-test-fips-generate-kind-suites test-long test-minors test-attacks test-quickstart test-fips test-image fuzz kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
+test-all: needs-test-fips-generate-kind-suites
+test-all: test-long test-minors test-attacks test-quickstart test-fips test-image fuzz
+test-all: kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
 
 .PHONY: test-minors
 test-minors: needs-test-generate build ## Run the tests that depend on the version of Kubernetes with the other minor versions, and upgrades: make test-minors MINORS=1.36

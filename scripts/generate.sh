@@ -28,7 +28,7 @@ boilerplate=$scripts/boilerplate.go.txt
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
 roots=("${@%=*}")
-# Our types refer to types in these packages. They are read, and must not be written: they lie in the module cache, where root could.
+# Our types refer to types in these packages. The generators must not write them: root could change the module cache.
 others=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
 KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}")
 # Protobuf code of a type that was deleted does not compile and would stop the other generators.

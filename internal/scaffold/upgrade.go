@@ -22,7 +22,7 @@ import (
 // upgrade moves a project to a version of the kit. Where go.mod refers to a directory, it takes what is there now.
 func (w work) upgrade(p *project, version string) error {
 	if !p.owned() {
-		return errors.New("this is a checkout of the kit, expected a project; use git pull instead")
+		return errors.New("this is a checkout of the kit, not a project; run git pull instead")
 	}
 	mod, err := readMod(p.path("go.mod"))
 	if err != nil {

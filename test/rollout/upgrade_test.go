@@ -19,13 +19,13 @@ import (
 	"example.com/extension-apiserver/test/rollout/load"
 )
 
-// TestUpgrade upgrades the control plane to the next minor and replaces our servers by others with newer libraries, in both orders, under load:
+// TestUpgrade upgrades the control plane to the next minor version and replaces our servers by others with newer libraries, in both orders, under load:
 // one kube-apiserver is replaced while requests and watches go through the other. The newer libraries are the kit's; the servers begin with those of the
-// first patch of their minor, the oldest with which the kit compiles.
+// first patch of their minor version, the oldest with which the kit compiles.
 func TestUpgrade(t *testing.T) {
 	from, to := envtest.Minor(), envtest.DefaultMinor
 	if from == to {
-		t.Skip("make test-minors runs it: ENVTEST_K8S_VERSION names no other minor")
+		t.Skip("make test-minors runs it: ENVTEST_K8S_VERSION does not name another minor version")
 	}
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
