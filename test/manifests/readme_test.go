@@ -50,8 +50,7 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "workshop-system") {
-		t.Errorf("the example of the README renders the namespace of the sample:
-%s", text)
+		t.Errorf("the example of the README renders the namespace of the sample:\n%s", text)
 	}
 	r := rendered{t, variant{}, parse(t, text)}
 	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r), dashboardProblems(r)) {
