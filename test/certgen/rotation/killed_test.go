@@ -29,11 +29,7 @@ func TestKilled(t *testing.T) {
 	takeOver(t, newCluster(t, shared))
 	old := oldMaterial(t)
 	l := startLoad(t, shared, "killed")
-	rotations := rotation.Rotations()
-	if testing.Short() {
-		rotations = []string{rotation.Serving} // internal/rotation kills every rotation at every write
-	}
-	for _, name := range rotations {
+	for _, name := range rotation.Rotations() {
 		plan := rotation.Plan(name)
 		for _, step := range plan {
 			l.Enter("killed in " + name + "/" + step.Name)
