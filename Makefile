@@ -77,7 +77,7 @@ test: run-tests ## Run the tests against a real control plane (20 minutes on 2 c
 
 .PHONY: test-long
 test-long: GO_TEST = go test -timeout 60m
-test-long: run-tests ## Run the same tests with their long variants (35 minutes).
+test-long: run-tests ## Run the same tests with their long variants.
 
 # In reverse order the longest suites start first, and short packages fill the time in which the last one waits. Suites wait for a
 # fifth of their time, so one package more than there are CPUs runs at a time.

@@ -109,6 +109,21 @@ func TestCancelledRequest(t *testing.T) {
 	}
 }
 
+// TestReason: the name of the authorizer precedes a reason once, though the library's authorizer adds it too.
+func TestReason(t *testing.T) {
+	next := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionNoOpinion, "kubernetes.io/webhook: not on a Sunday", nil
+	})
+	a, err := NewOptions(testAPI).newAuthorizer(next, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, reason, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
+	if want := "kubernetes.io/webhook: not on a Sunday"; err != nil || reason != want {
+		t.Errorf("reason: got %q and error %v, want %q", reason, err, want)
+	}
+}
+
 // TestUserReviews: one user's questions wait for each other, and not another user's for them.
 func TestUserReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

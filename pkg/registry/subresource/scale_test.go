@@ -92,7 +92,7 @@ func TestScaleGet(t *testing.T) {
 	}
 }
 
-// noNobody says whether the error is that there is no gadget of the name nobody.
+// noNobody reports whether the error says that the gadget nobody does not exist.
 func noNobody(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details.Name == "nobody"

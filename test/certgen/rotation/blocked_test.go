@@ -107,9 +107,6 @@ func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 // TestFrontProxyCAAborted: once every kube-apiserver has published the new CA, to take it back takes it out of the ConfigMap too,
 // longer than the minute after which each publishes what is in its file.
 func TestFrontProxyCAAborted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: internal/rotation aborts every rotation, and TestBlockedAndAborted one on a real control plane")
-	}
 	t.Parallel() // when no other test uses the shared environment any more: it waits, while TestFrontProxyPerHost does
 	c := newCluster(t, shared)
 	published := func() string {

@@ -26,9 +26,6 @@ import (
 // TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories replaces the two
 // certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails, and the old certificates are refused.
 func TestFrontProxyPerHost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: internal/rotation rotates with two hosts, and TestNoRequestFails with one under load")
-	}
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
 	c := newCluster(t, e)
