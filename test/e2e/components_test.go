@@ -56,7 +56,7 @@ func TestComponents(t *testing.T) {
 func monitoringCRDs(c cluster) {
 	c.Helper()
 	download := exec.CommandContext(c.Context(), "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator")
-	download.Dir = filepath.Join("..", "crds")
+	download.Dir = filepath.Join("..", "manifests", "crds")
 	out, err := download.Output()
 	var module struct{ Dir string }
 	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
