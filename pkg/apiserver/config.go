@@ -35,6 +35,7 @@ type serverConfig struct {
 	lasting        *lasting
 	etcd           startedEtcd
 	draining       draining
+	patches        patches
 }
 
 // startedEtcd is the etcd of this process, or nothing.
@@ -159,6 +160,10 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 		// What YAML may cost, to encode and to decode.
 		func(h http.Handler) http.Handler { return limitYAMLAnswers(h, config.Serializer) },
 		func(h http.Handler) http.Handler { return limitYAML(h, config.Serializer) },
+		// The content of a patch fits the type of the object.
+		func(h http.Handler) http.Handler {
+			return c.patches.check(h, config.MaxRequestBodyBytes, config.Serializer)
+		},
 		// The OpenAPI document is served without redirects.
 		withoutOpenAPIHash,
 	}

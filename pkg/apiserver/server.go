@@ -49,6 +49,9 @@ func (c *serverConfig) newServer() (_ *apiServer, err error) {
 	if err := generic.InstallAPIGroups(groups...); err != nil {
 		return nil, fmt.Errorf("install API groups: %w", err)
 	}
+	if c.patches, err = newPatches(c.options.scheme, groups); err != nil {
+		return nil, err
+	}
 	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"path"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+
+	"example.com/extension-apiserver/internal/patch"
 )
 
 // clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a resourceVersion
@@ -75,22 +76,15 @@ func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storag
 
 func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
-	return badApply(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached))
+	return s.badPatch(key, s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached))
 }
 
-// badApply makes 400 of the field manager's errors for a patch that does not fit the schema or the types, as strict validation
-// answers an unknown field in other writes. The errors have no type (structuredMergeManager.Apply), so their words are all there is
-// to know them by.
-func badApply(err error) error {
-	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+// badPatch makes 422 of the error for a patch that cannot be merged into this object.
+func (s clientErrorStorage) badPatch(key string, err error) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) || !patch.Mismatch(err) {
 		return err
 	}
-	for _, words := range []string{"failed to create typed patch object (", "failed to convert new object ("} {
-		if strings.HasPrefix(err.Error(), words) {
-			return apierrors.NewBadRequest(err.Error())
-		}
-	}
-	return err
+	return invalid(s.resource, path.Base(key), field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.Error())})
 }
 
 // explain makes an answer of the error that the storage returns for a bad parameter.

@@ -38,6 +38,10 @@ func (r refusing) Watch(context.Context, string, storage.ListOptions) (watch.Int
 	return nil, r.err
 }
 
+func (r refusing) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
+	return r.err
+}
+
 // TestClientErrors: what the client did wrong is answered as that, with the field; what it did not, is not.
 func TestClientErrors(t *testing.T) {
 	garbage := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "abc"}}
@@ -63,6 +67,12 @@ func TestClientErrors(t *testing.T) {
 		{"create, not the client", down, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, ""},
 		{"list", down, func(s storage.Interface) error {
 			return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
+		}, ""},
+		{"patch", errors.New("map: map[count:1] does not contain declared merge key: name"), func(s storage.Interface) error {
+			return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
+		}, "patch"},
+		{"patch, not the client", down, func(s storage.Interface) error {
+			return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
 		}, ""},
 		{"update", nil, func(s storage.Interface) error {
 			_, err := s.Versioner().ObjectResourceVersion(garbage)

@@ -53,7 +53,7 @@ type kindCase struct {
 // kindCases is filled by the files of the kinds.
 var kindCases []kindCase
 
-func (k kindCase) client(t *testing.T, config *rest.Config, namespace string) dynamic.ResourceInterface {
+func (k kindCase) client(t testing.TB, config *rest.Config, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -66,7 +66,7 @@ func (k kindCase) client(t *testing.T, config *rest.Config, namespace string) dy
 }
 
 // object reads the sample and gives it a name of its own.
-func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
+func (k kindCase) object(t testing.TB, name string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "sample", "objects", k.sample))
 	if err != nil {
@@ -93,7 +93,7 @@ func (k kindCase) object(t *testing.T, name string) *unstructured.Unstructured {
 }
 
 // uniqueName returns a name for a cluster-scoped object that no other test uses.
-func uniqueName(t *testing.T) string {
+func uniqueName(t testing.TB) string {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	return fmt.Sprintf("%s-%d", name, time.Now().UnixNano())

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// structField is a field of a struct as JSON and the merge of a patch see it.
+type structField struct {
+	typ reflect.Type
+	// replace is set if the value of a patch takes the place of the object's.
+	replace bool
+	listMeta
+}
+
+// listMeta says how lists are merged.
+type listMeta struct {
+	// merge is set if elements are merged. They are found by the field key, or by themselves if it is "".
+	merge bool
+	key   string
+}
+
+var fieldsByType sync.Map // reflect.Type to map[string]structField
+
+// fieldsOf returns the fields of a struct by name in JSON, with those of embedded structs, as the library's converter finds them. It is
+// safe for concurrent use.
+func fieldsOf(t reflect.Type) map[string]structField {
+	if fields, ok := fieldsByType.Load(t); ok {
+		return fields.(map[string]structField)
+	}
+	fields := map[string]structField{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.PkgPath != "" && !f.Anonymous, name == "-" && options == "":
+			continue
+		case name == "" && (f.Anonymous || slices.Contains(strings.Split(options, ","), "inline")):
+			for name, inner := range fieldsOf(element(f.Type)) {
+				fields[name] = inner
+			}
+			continue
+		case name == "":
+			name = f.Name
+		}
+		strategies := strings.Split(f.Tag.Get("patchStrategy"), ",")
+		fields[name] = structField{
+			typ:      f.Type,
+			replace:  slices.Contains(strategies, "replace"),
+			listMeta: listMeta{merge: slices.Contains(strategies, "merge"), key: f.Tag.Get("patchMergeKey")},
+		}
+	}
+	fieldsByType.Store(t, fields)
+	return fields
+}

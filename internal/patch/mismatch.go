@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import "strings"
+
+// mismatches begin the errors of the library for a patch that fits the type and cannot be merged into this object. They have no type.
+var mismatches = []string{
+	"expected a []interface {}, but received a ", // an order for a list of the object that is null
+	"map: map[",                              // an element of the object has no merge key
+	"no elements in any of the given slices", // an order for an empty list
+	"list element types are not identical: ", // strings and integers in one list
+	"failed to convert new object (",         // an apply configuration that fits OpenAPI and not the Go type
+}
+
+// Mismatch reports whether an error is the library's for a patch that it cannot merge into an object.
+func Mismatch(err error) bool {
+	for _, words := range mismatches {
+		if strings.HasPrefix(err.Error(), words) {
+			return true
+		}
+	}
+	return false
+}

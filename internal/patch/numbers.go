@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+)
+
+// maxExact is the first integer that a float64 may stand for although it is not what was written.
+const maxExact = 1 << 53
+
+const inexact = "would be rounded; send it in an update, a merge patch or a JSON patch"
+
+// scalar returns what is wrong with v as a value of a type that is not a struct, map or slice, or "".
+func scalar(v any, t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		if _, ok := v.(string); !ok {
+			return "must be a string"
+		}
+		return ""
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			return "must be a boolean"
+		}
+		return ""
+	}
+	if !isInteger(t) && !isFloat(t) {
+		return "cannot be patched"
+	}
+	switch n := v.(type) {
+	case int64:
+		return integer(n, t)
+	case float64:
+		return float(n, t)
+	case json.Number:
+		return number(n, t)
+	}
+	return "must be a number"
+}
+
+// number returns what is wrong with a number that the library reads as a float64.
+func number(n json.Number, t reflect.Type) string {
+	if i, err := n.Int64(); err == nil {
+		if detail := integer(i, t); detail != "" || isFloat(t) || exactly(i) {
+			return detail
+		}
+		return inexact
+	}
+	f, err := n.Float64()
+	if err != nil {
+		return err.Error()
+	}
+	return float(f, t)
+}
+
+// exactly reports whether a float64 holds i. Near the end of int64 it is rounded to what int64 does not hold.
+func exactly(i int64) bool {
+	f := float64(i)
+	return f < math.MaxInt64 && int64(f) == i
+}
+
+func isInteger(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 }
+func isFloat(t reflect.Type) bool   { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }
+
+func integer(i int64, t reflect.Type) string {
+	zero := reflect.Zero(t)
+	if zero.CanInt() && zero.OverflowInt(i) || zero.CanUint() && (i < 0 || zero.OverflowUint(uint64(i))) {
+		return outOfRange(t)
+	}
+	return ""
+}
+
+func float(f float64, t reflect.Type) string {
+	switch {
+	case isFloat(t) && reflect.Zero(t).OverflowFloat(f):
+		return outOfRange(t)
+	case isFloat(t):
+		return ""
+	case f != math.Trunc(f):
+		return "must be an integer"
+	case t.Size() == 8 && math.Abs(f) >= maxExact && math.Abs(f) < math.MaxInt64:
+		return inexact
+	case math.Abs(f) >= maxExact:
+		return outOfRange(t)
+	}
+	return integer(int64(f), t)
+}
+
+func outOfRange(t reflect.Type) string { return "must be in the range of " + t.Kind().String() }
+
+// exact adds an error for each integer in v that the library rounds: a float64 in the range of uint64 that int64 does not hold, and
+// what a float64 does not hold where the library reads numbers as such.
+func (c *checker) exact(v any) {
+	rounded := false
+	switch v := v.(type) {
+	case float64:
+		rounded = math.Abs(v) >= math.MaxInt64 && math.Abs(v) <= math.MaxUint64
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			rounded = !exactly(i)
+		} else {
+			rounded = !strings.ContainsAny(v.String(), ".eE")
+		}
+	case map[string]any:
+		for key, v := range v {
+			c.enter(step{name: key})
+			c.exact(v)
+			c.leave()
+		}
+	case []any:
+		for i, v := range v {
+			c.enter(step{index: i})
+			c.exact(v)
+			c.leave()
+		}
+	}
+	if rounded {
+		c.wrong(v, inexact)
+	}
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package patch checks strategic merge patches and apply configurations against the Go type of the object that they change.
+//
+// The library that merges them (k8s.io/apimachinery/pkg/util/strategicpatch) trusts them: it panics on merge keys that cannot be
+// compared, returns errors without a status for directives that it does not know, and cuts integers to the size of their field.
+// Both functions take what the library's own decoder returned and return nil for a patch whose content fits. They report at most
+// ten errors and change nothing.
+package patch
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+const (
+	// maxErrors and maxText, in bytes, bound the response to a patch of which nothing fits.
+	maxErrors = 10
+	maxText   = 128
+)
+
+// Strategic checks a strategic merge patch of an object of the struct type t. Unknown fields are left to the library, which ignores,
+// warns of or rejects them as the request's fieldValidation says.
+func Strategic(patch map[string]any, t reflect.Type) field.ErrorList {
+	var c checker
+	c.structure(patch, t, true)
+	return c.errs
+}
+
+// Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range of its field.
+// Numbers may be json.Number: the library reads them as float64, so an integer that a float64 does not hold is an error. Fields,
+// keys and duplicates are left to the library.
+func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
+	var c checker
+	c.structure(configuration, t, false)
+	return c.errs
+}
+
+const unmerged = "cannot be merged by a strategic merge patch; send a merge patch, a JSON patch or an apply configuration"
+
+// checker is at a place in a patch.
+type checker struct {
+	path []step
+	errs field.ErrorList
+}
+
+// step leads to a field, to the key of a Go map, or to an element of a list.
+type step struct {
+	name  string
+	key   bool
+	index int
+}
+
+func (c *checker) enter(s step) { c.path = append(c.path, s) }
+func (c *checker) leave()       { c.path = c.path[:len(c.path)-1] }
+func (c *checker) full() bool   { return len(c.errs) == maxErrors }
+
+// wrong adds an error for the value v at this place.
+func (c *checker) wrong(v any, detail string) {
+	c.add(field.TypeInvalid(c.fieldPath(), printable(v), short(detail)))
+}
+
+func (c *checker) add(err *field.Error) {
+	if !c.full() {
+		c.errs = append(c.errs, err)
+	}
+}
+
+func (c *checker) fieldPath() *field.Path {
+	var path *field.Path
+	for _, s := range c.path {
+		switch {
+		case s.key:
+			path = path.Key(short(s.name))
+		case s.name == "":
+			path = path.Index(s.index)
+		case path == nil:
+			path = field.NewPath(short(s.name))
+		default:
+			path = path.Child(short(s.name))
+		}
+	}
+	return path
+}
+
+// fits adds an error if v cannot be a value of type t. If merge is set, v is merged into a value of the object; otherwise it takes
+// its place, and directives have no meaning in it.
+func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
+	if v == nil || c.full() {
+		return
+	}
+	t = element(t)
+	if merge && unmergeable(v, t) {
+		c.wrong(v, unmerged)
+		return
+	}
+	if custom(t) {
+		c.converts(v, t)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		object, ok := v.(map[string]any)
+		switch {
+		case !ok:
+			c.wrong(v, "must be an object")
+		case t.Kind() == reflect.Map:
+			c.mapping(object, t.Elem(), merge)
+		default:
+			c.structure(object, t, merge)
+		}
+	case reflect.Slice:
+		c.slice(v, t, m, merge)
+	case reflect.Interface:
+		c.exact(v)
+	default:
+		if detail := scalar(v, t); detail != "" {
+			c.wrong(v, detail)
+		}
+	}
+}
+
+// unmergeable reports whether the library fails to merge v into a value that the object has already: into a list of lists, or into a
+// type that reads JSON itself, whose fields it does not find.
+func unmergeable(v any, t reflect.Type) bool {
+	if custom(t) || t.Kind() == reflect.Interface {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return isComposite(v)
+		}
+		for _, v := range object {
+			if isComposite(v) {
+				return true
+			}
+		}
+		return false
+	}
+	return t.Kind() == reflect.Slice && element(t.Elem()).Kind() == reflect.Slice
+}
+
+func isComposite(v any) bool { return v != nil && !isScalar(v) }
+
+// structure checks the fields of a struct, and directives.
+func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
+	fields := fieldsOf(t)
+	if merge {
+		merge = c.directives(object, fields)
+	}
+	for name, v := range object {
+		if f, ok := fields[name]; ok && !c.full() {
+			c.enter(step{name: name})
+			c.fits(v, f.typ, f.listMeta, merge && !f.replace)
+			c.leave()
+		}
+	}
+}
+
+// mapping checks the values of a Go map. The library reads directives in it, and fails to merge objects and lists in it, as if it were a
+// struct without fields.
+func (c *checker) mapping(object map[string]any, elem reflect.Type, merge bool) {
+	merged := merge && c.directives(object, nil)
+	for key, v := range object {
+		if merge && key == patchDirective || merged && isDirective(key) {
+			continue
+		}
+		c.enter(step{name: key, key: true})
+		if merged && isComposite(v) {
+			c.wrong(v, unmerged)
+		} else {
+			c.fits(v, elem, listMeta{}, false)
+		}
+		c.leave()
+	}
+}
+
+// slice checks a list, or bytes, which are a string in base64.
+func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
+	if _, ok := v.(string); ok && t.Elem().Kind() == reflect.Uint8 {
+		c.converts(v, t)
+		return
+	}
+	list, ok := v.([]any)
+	if !ok {
+		c.wrong(v, "must be a list")
+		return
+	}
+	for i, v := range list {
+		if c.full() {
+			return
+		}
+		c.enter(step{index: i})
+		if merge && m.merge {
+			c.mergedElement(v, element(t.Elem()), m.key)
+		} else {
+			c.fits(v, t.Elem(), listMeta{}, false)
+		}
+		c.leave()
+	}
+}
+
+// converts adds an error if a type that reads JSON itself, or bytes, do not take v.
+func (c *checker) converts(v any, t reflect.Type) {
+	c.exact(v)
+	if err := convert(v, t); err != nil {
+		c.wrong(v, err.Error())
+	}
+}
+
+// convert decodes v as the library does.
+func convert(v any, t reflect.Type) error {
+	into := reflect.New(t)
+	if entry := value.TypeReflectEntryOf(t); entry.CanConvertFromUnstructured() {
+		return entry.FromUnstructured(reflect.ValueOf(v), into.Elem())
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into.Interface())
+}
+
+// custom reports whether a type reads JSON itself, as Quantity, Time and RawExtension do.
+func custom(t reflect.Type) bool { return value.TypeReflectEntryOf(t).CanConvertFromUnstructured() }
+
+// element returns the type that a chain of pointers points to.
+func element(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}
+
+// printable returns a value for a message, and the kind of one that is not a scalar.
+func printable(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		return "object"
+	case []any:
+		return "list"
+	case string:
+		return short(v)
+	case json.Number:
+		return short(v.String())
+	}
+	return v
+}
+
+func short(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	kjson "sigs.k8s.io/json"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/patch"
+)
+
+// patches knows what each patch is a patch of. It is filled once, before the server serves.
+type patches struct {
+	kinds map[patched]kind
+	// schemas checks apply configurations as the field manager does.
+	schemas managedfields.TypeConverter
+}
+
+// patched is a resource, or a subresource, in a version.
+type patched struct {
+	schema.GroupVersion
+	path string // "widgets", "widgets/status"
+}
+
+type kind struct {
+	schema.GroupVersionKind
+	typ reflect.Type
+}
+
+// newPatches returns the kinds of groups that are installed.
+func newPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo) (patches, error) {
+	p := patches{kinds: map[patched]kind{}}
+	for _, group := range groups {
+		for _, gv := range group.PrioritizedVersions {
+			for path, storage := range group.VersionedResourcesStorageMap[gv.Version] {
+				if _, ok := storage.(rest.Patcher); !ok {
+					continue
+				}
+				gvk, err := endpoints.GetResourceKind(gv, storage, scheme)
+				if err != nil {
+					return p, fmt.Errorf("find the kind of %s in %s: %w", path, gv, err)
+				}
+				object, err := scheme.New(gvk)
+				if err != nil {
+					return p, fmt.Errorf("find the type of %s in %s: %w", path, gv, err)
+				}
+				p.kinds[patched{gv, path}] = kind{gvk, reflect.TypeOf(object).Elem()}
+			}
+		}
+	}
+	// The library has installed all groups with the same document.
+	schemas, err := managedfields.NewTypeConverter(groups[0].StaticOpenAPISpec, false)
+	if err != nil {
+		return p, fmt.Errorf("read the schemas of the kinds: %w", err)
+	}
+	p.schemas = schemas
+	return p, nil
+}
+
+// check rejects strategic merge patches and apply configurations whose content does not fit the type of the object, with the status 422 or
+// 400. The library would panic, respond with 500, or store another number. It comes after authorization, and reads what the library's
+// handler reads, with the same decoders: what these do not read, and what is too long, is left to the handler. Bodies of up to limit bytes
+// are decoded at a time, so many requests cost the memory of one.
+func (p *patches) check(handler http.Handler, limit int64, serializer runtime.NegotiatedSerializer) http.Handler {
+	decoding := semaphore.NewWeighted(limit)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		check := p.checkOf(req)
+		if check == nil || req.ContentLength > limit {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
+		if err != nil {
+			err = apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
+		} else if size := int64(len(body)); size <= limit {
+			if err = decoding.Acquire(req.Context(), size); err != nil {
+				err = apierrors.NewTimeoutError(err.Error(), 1)
+			} else {
+				err = check(body)
+				decoding.Release(size)
+			}
+		}
+		if err != nil {
+			responsewriters.RespondWithError(w, req, err, serializer)
+			return
+		}
+		req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// checkOf returns the check of the request's body, or nil if it needs none.
+func (p *patches) checkOf(req *http.Request) func(body []byte) error {
+	info, ok := genericapirequest.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest || info.Verb != "patch" {
+		return nil
+	}
+	path := info.Resource
+	if info.Subresource != "" {
+		path += "/" + info.Subresource
+	}
+	of, ok := p.kinds[patched{schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, path}]
+	if !ok {
+		return nil
+	}
+	invalid := func(errs field.ErrorList) error {
+		if len(errs) == 0 {
+			return nil
+		}
+		return apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: of.Kind}, info.Name, errs)
+	}
+	// As the handler finds the type of a patch.
+	contentType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+	switch types.PatchType(contentType) {
+	case types.StrategicMergePatchType:
+		return func(body []byte) error {
+			var content map[string]any
+			if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &content); err != nil {
+				return nil
+			}
+			return invalid(patch.Strategic(content, of.typ))
+		}
+	case types.ApplyYAMLPatchType:
+		return func(body []byte) error {
+			var content map[string]any
+			if err := sigsyaml.Unmarshal(body, &content, useNumber); err != nil {
+				return nil
+			}
+			return p.checkApply(content, of, invalid)
+		}
+	case types.ApplyCBORPatchType:
+		return func(body []byte) error {
+			var content map[string]any
+			if err := direct.Unmarshal(body, &content); err != nil {
+				return nil
+			}
+			return p.checkApply(content, of, invalid)
+		}
+	}
+	return nil
+}
+
+// checkApply leaves it to the handler to reject another kind.
+func (p *patches) checkApply(content map[string]any, of kind, invalid func(field.ErrorList) error) error {
+	object := &unstructured.Unstructured{Object: content}
+	if object.GroupVersionKind() != of.GroupVersionKind {
+		return nil
+	}
+	if err := invalid(patch.Apply(content, of.typ)); err != nil {
+		return err
+	}
+	object.Object = floats(content).(map[string]any)
+	if _, err := p.schemas.ObjectToTyped(object); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v", of.Kind, err))
+	}
+	return nil
+}
+
+// floats puts a float64, which the handler reads, in the place of each json.Number.
+func floats(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = floats(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = floats(v[i])
+		}
+	case json.Number:
+		f, _ := v.Float64()
+		return f
+	}
+	return v
+}
+
+func useNumber(d *json.Decoder) *json.Decoder {
+	d.UseNumber()
+	return d
+}

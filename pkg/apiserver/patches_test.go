@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// TestPatches: bodies are read for the patches that are checked, up to the limit, and reach the handler whole.
+func TestPatches(t *testing.T) {
+	const limit = 100
+	gv := schema.GroupVersion{Group: "workshop.example.com", Version: "v1"}
+	p := &patches{kinds: map[patched]kind{{gv, "gadgets/status"}: {gv.WithKind("Gadget"), reflect.TypeFor[metav1.PartialObjectMetadata]()}}}
+	handler := p.check(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write(body)
+	}), limit, testCodecs)
+	const bad = `{"metadata":{"generation":"x"}}`
+	for name, tc := range map[string]struct {
+		patchType         types.PatchType
+		verb, subresource string
+		body              string
+		want              int
+	}{
+		"fits":                 {types.StrategicMergePatchType, "patch", "status", `{"metadata":{"generation":1}}`, http.StatusTeapot},
+		"does not fit":         {types.StrategicMergePatchType, "patch", "status", bad, http.StatusUnprocessableEntity},
+		"with a parameter":     {types.StrategicMergePatchType + "; charset=utf-8", "patch", "status", bad, http.StatusUnprocessableEntity},
+		"applied":              {types.ApplyYAMLPatchType, "patch", "status", `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"generation":"x"}}`, http.StatusUnprocessableEntity},
+		"applied, not JSON":    {types.ApplyYAMLPatchType, "patch", "status", "{apiVersion: workshop.example.com/v1, kind: Gadget, metadata: {generation: x}}", http.StatusUnprocessableEntity},
+		"another kind":         {types.ApplyYAMLPatchType, "patch", "status", `{"kind":"Widget","metadata":{"generation":"x"}}`, http.StatusTeapot},
+		"does not decode":      {types.StrategicMergePatchType, "patch", "status", "{", http.StatusTeapot},
+		"as long as the limit": {types.StrategicMergePatchType, "patch", "status", bad + strings.Repeat(" ", limit-len(bad)), http.StatusUnprocessableEntity},
+		"too long":             {types.StrategicMergePatchType, "patch", "status", bad + strings.Repeat(" ", limit), http.StatusTeapot},
+		"a merge patch":        {types.MergePatchType, "patch", "status", bad, http.StatusTeapot},
+		"no patch":             {types.StrategicMergePatchType, "update", "status", bad, http.StatusTeapot},
+		"another resource":     {types.StrategicMergePatchType, "patch", "", bad, http.StatusTeapot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, length := range []int64{int64(len(tc.body)), -1} {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: tc.verb, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "gadgets", Subresource: tc.subresource}
+				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, info), http.MethodPatch, "/", strings.NewReader(tc.body))
+				req.Header.Set("Content-Type", string(tc.patchType))
+				req.ContentLength = length
+				rec := httptest.NewRecorder()
+				handler.ServeHTTP(rec, req)
+				if rec.Code != tc.want || tc.want == http.StatusTeapot && rec.Body.String() != tc.body {
+					t.Errorf("length %d: got %d %.300s, want %d", length, rec.Code, rec.Body, tc.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestPatchesThatDoNotFit: a patch whose content does not fit the type is 422 with the field, and changes nothing.
+func TestPatchesThatDoNotFit(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := client.Patch(t.Context(), "w", types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const apply, strategic = types.ApplyYAMLPatchType, types.StrategicMergePatchType
+	widget := func(content string) string {
+		return `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w"},` + content + `}`
+	}
+	scale := func(replicas string) string {
+		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"w"},"spec":{"replicas":` + replicas + `}}`
+	}
+	for name, tc := range map[string]struct {
+		patchType   types.PatchType
+		body        string
+		subresource string
+		field       string
+	}{
+		"merge key is an object":              {strategic, `{"spec":{"parts":[{"name":{"a":1}}]}}`, "", "spec.parts[0].name"},
+		"no merge key":                        {strategic, `{"spec":{"parts":[{"material":"x"}]}}`, "", "spec.parts[0].name"},
+		"element is null":                     {strategic, `{"spec":{"parts":[null]}}`, "", "spec.parts[0]"},
+		"finalizer is an object":              {strategic, `{"metadata":{"finalizers":[{"a":1}]}}`, "", "metadata.finalizers[0]"},
+		"owner without uid":                   {strategic, `{"metadata":{"ownerReferences":[{"name":"x"}]}}`, "", "metadata.ownerReferences[0].uid"},
+		"unknown directive":                   {strategic, `{"spec":{"$patch":"merge"}}`, "", "spec.$patch"},
+		"order of objects":                    {strategic, `{"spec":{"$setElementOrder/parts":[{"name":[]}]}}`, "", "spec.$setElementOrder/parts[0].name"},
+		"retain objects":                      {strategic, `{"spec":{"$retainKeys":[{}]}}`, "", "spec.$retainKeys"},
+		"delete objects":                      {strategic, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`, "", "metadata.$deleteFromPrimitiveList/finalizers[0]"},
+		"int32, strategic":                    {strategic, `{"spec":{"replicas":4294967296}}`, "", "spec.replicas"},
+		"int32, applied":                      {apply, widget(`"spec":{"model":"pendulum","replicas":4294967296}`), "", "spec.replicas"},
+		"int32 of a part, applied":            {apply, widget(`"spec":{"model":"pendulum","parts":[{"name":"q","quantity":2147483648}]}`), "", "spec.parts[0].quantity"},
+		"a fraction, applied":                 {apply, widget(`"spec":{"model":"pendulum","replicas":1.5}`), "", "spec.replicas"},
+		"int64 that is rounded, applied":      {apply, widget(`"status":{"observedGeneration":9007199254740993}`), "status", "status.observedGeneration"},
+		"int32 of the status, strategic":      {strategic, `{"status":{"replicas":4294967299}}`, "status", "status.replicas"},
+		"int32 of the status, applied":        {apply, widget(`"status":{"readyReplicas":4294967299}`), "status", "status.readyReplicas"},
+		"condition is a string":               {strategic, `{"status":{"conditions":["Ready"]}}`, "status", "status.conditions[0]"},
+		"merge key of a condition is a list":  {strategic, `{"status":{"conditions":[{"type":[]}]}}`, "status", "status.conditions[0].type"},
+		"scale beyond int32, strategic":       {strategic, `{"spec":{"replicas":4294967296}}`, "scale", "spec.replicas"},
+		"scale beyond int32, applied":         {apply, scale("4294967296"), "scale", "spec.replicas"},
+		"negative scale beyond int32":         {apply, scale("-4294967295"), "scale", "spec.replicas"},
+		"scale is a string, strategic":        {strategic, `{"spec":{"replicas":"2"}}`, "scale", "spec.replicas"},
+		"unknown directive of scale":          {strategic, `{"spec":{"$retain":[]}}`, "scale", "spec.$retain"},
+		"unknown directive of the status":     {strategic, `{"status":{"$setElementOrder":[]}}`, "status", "status.$setElementOrder"},
+		"managed fields are a string, status": {strategic, `{"metadata":{"managedFields":"x"}}`, "status", "metadata.managedFields"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := metav1.PatchOptions{}
+			if tc.patchType == apply {
+				options.FieldManager, options.Force = "test", new(true)
+			}
+			_, err := client.Patch(t.Context(), "w", tc.patchType, []byte(tc.body), options, slices.DeleteFunc([]string{tc.subresource}, func(s string) bool { return s == "" })...)
+			if diff := cmp.Diff([]string{tc.field}, invalidFields(t, err)); diff != "" {
+				t.Errorf("fields with errors (-want +got):\n%s\n%v", diff, err)
+			}
+		})
+	}
+	after, err := client.Get(t.Context(), "w", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("rejected patches changed the object (-before +after):\n%s", diff)
+	}
+}
+
+// TestPatchesThatFit: what built-in kinds accept is accepted, in each kind of patch.
+func TestPatchesThatFit(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		patchType types.PatchType
+		body      string
+		parts     []string
+		replicas  int64
+	}{
+		{types.StrategicMergePatchType, `{"spec":{"replicas":3.0,"parts":[{"name":"screw","$patch":"delete"},{"name":"nut"}],"$setElementOrder/parts":[{"name":"nut"},{"name":"frame"}]}}`, []string{"nut", "frame"}, 3},
+		{types.StrategicMergePatchType, `{"spec":{"parts":[{"$patch":"replace"},{"name":"bolt"}]}}`, []string{"bolt"}, 3},
+		{types.ApplyYAMLPatchType, "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w}, spec: {model: pendulum, replicas: 4.0, parts: [{name: nail}]}}", []string{"bolt", "nail"}, 4},
+	} {
+		obj, err := client.Patch(t.Context(), "w", tc.patchType, []byte(tc.body), metav1.PatchOptions{FieldManager: "test", Force: forced(tc.patchType)})
+		if err != nil {
+			t.Fatalf("%s: %v", tc.body, err)
+		}
+		parts, _, _ := unstructured.NestedSlice(obj.Object, "spec", "parts")
+		var names []string
+		for _, part := range parts {
+			names = append(names, part.(map[string]any)["name"].(string))
+		}
+		replicas, _, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas")
+		if diff := cmp.Diff(tc.parts, names); diff != "" || replicas != tc.replicas {
+			t.Errorf("%s: %d replicas, want %d; parts (-want +got):\n%s", tc.body, replicas, tc.replicas, diff)
+		}
+	}
+	// The handler reads what is not read before it, and what is too long.
+	for _, body := range []string{"{", "[]", "1"} {
+		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
+		if !apierrors.IsBadRequest(err) {
+			t.Errorf("patch with %s: %v, want BadRequest", body, err)
+		}
+	}
+	_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, make([]byte, 3<<20+1), metav1.PatchOptions{})
+	if status := apierrors.APIStatus(nil); !apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("patch of 3 MiB and a byte: %v (%v), want %d", err, status, http.StatusRequestEntityTooLarge)
+	}
+}
+
+func forced(patchType types.PatchType) *bool {
+	if patchType == types.ApplyYAMLPatchType {
+		return new(true)
+	}
+	return nil
+}
