@@ -37,9 +37,11 @@ find "${roots[@]}" -name generated.pb.go -o -name generated.proto | xargs -r rm 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 # validation-gen refuses a type that contains metav1.Condition unless the package with the validation of metav1 is an input, and it writes
-# into its inputs. So it reads a copy of apimachinery. See https://github.com/kubernetes/kubernetes/issues/141765.
+# into its inputs. So it reads a copy of apimachinery. It also refuses that package if no type contains a Condition, so there the Condition
+# is a type to generate for by itself. See https://github.com/kubernetes/kubernetes/issues/141765.
 cp -r "$(dir k8s.io/apimachinery)" "$work/apimachinery"
 chmod -R u+w "$work/apimachinery"
+sed -i 's|^type Condition struct {$|// +k8s:validation-gen=true\n&|' "$work/apimachinery/pkg/apis/meta/v1/types.go"
 cp go.mod "$work/validation.mod"
 cp go.sum "$work/validation.sum"
 go mod edit -replace "k8s.io/apimachinery=$work/apimachinery" "$work/validation.mod"
