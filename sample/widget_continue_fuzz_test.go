@@ -51,7 +51,7 @@ type continued struct {
 	Start           string `json:"start"`
 }
 
-// lists is the storage of the group as the server has it, with its watch cache, on an etcd in this process.
+// lists is the storage with objects to list.
 type lists struct {
 	storage map[string]rest.Storage
 	// keys are those of all objects of a resource: namespace/name or name; now is the resource version after the last.
@@ -59,10 +59,11 @@ type lists struct {
 	now  int64
 }
 
-func newLists(f *testing.F) *lists {
-	f.Helper()
+// newStorage returns the storage of the group as the server has it, with its watch cache, on an etcd in this process.
+func newStorage(t testing.TB, etcdQuota int64) map[string]rest.Storage {
+	t.Helper()
 	config := storagebackend.NewDefaultConfig("/registry", nil)
-	config.Transport.ServerList = []string{runEtcd(f)}
+	config.Transport.ServerList = []string{runEtcd(t, etcdQuota)}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
 	subresource.AddScaleToScheme(scheme)
@@ -73,14 +74,20 @@ func newLists(f *testing.F) *lists {
 	group, err := registry.NewAPIGroupInfo(workshop.GroupName, API().Groups[0].Kinds, scheme, codecs,
 		options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: *config}, nil), nil)
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	l := &lists{storage: group.VersionedResourcesStorageMap["v1"], keys: map[string][]string{}}
-	f.Cleanup(func() {
+	storage := group.VersionedResourcesStorageMap["v1"]
+	t.Cleanup(func() {
 		for _, resource := range []string{"widgets", "gadgets"} {
-			l.storage[resource].Destroy()
+			storage[resource].Destroy()
 		}
 	})
+	return storage
+}
+
+func newLists(f *testing.F) *lists {
+	f.Helper()
+	l := &lists{storage: newStorage(f, 0), keys: map[string][]string{}}
 	for _, key := range []string{"demo/a", "demo/b", "demo/c", "demo-2/a", "demo-2/b", "zoo/a"} {
 		namespace, name, _ := strings.Cut(key, "/")
 		l.create(f, "widgets", namespace, &workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: workshop.WidgetSpec{Model: "m", Grade: workshop.WidgetGradeStandard, Replicas: new(int32(1))}})
@@ -106,24 +113,25 @@ func (l *lists) awaitCaches(f *testing.F) {
 	}
 }
 
-// runEtcd starts an etcd that listens on a socket, as the server's own does.
-func runEtcd(f *testing.F) string {
-	f.Helper()
+// runEtcd starts an etcd that listens on a socket, as the server's own does. Its quota is in bytes; 0 is etcd's default.
+func runEtcd(t testing.TB, quota int64) string {
+	t.Helper()
 	config := embed.NewConfig()
-	config.Dir = filepath.Join(f.TempDir(), "etcd")
-	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(f.TempDir(), "s")}}
+	config.QuotaBackendBytes = quota
+	config.Dir = filepath.Join(t.TempDir(), "etcd")
+	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(t.TempDir(), "s")}}
 	config.ListenPeerUrls = nil
 	config.UnsafeNoFsync = true
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	f.Cleanup(etcd.Close)
+	t.Cleanup(etcd.Close)
 	select {
 	case <-etcd.Server.ReadyNotify():
 	case <-time.After(30 * time.Second):
-		f.Fatal("etcd is not ready after 30 s")
+		t.Fatal("etcd is not ready after 30 s")
 	}
 	return "unix://" + config.ListenClientUrls[0].Path
 }

@@ -16,6 +16,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics"
@@ -33,18 +34,20 @@ type serverConfig struct {
 	trust          *authentication.Trust
 	authentication *authentication.Authenticator
 	lasting        *lasting
-	etcd           startedEtcd
+	etcd           usedEtcd
 	draining       draining
 	patches        patches
+	alarms         *alarms
 }
 
-// startedEtcd is the etcd of this process, or nothing.
-type startedEtcd struct {
+// usedEtcd is the etcd of the server. Its functions are set if it is in this process.
+type usedEtcd struct {
+	transport storagebackend.TransportConfig
 	failed    <-chan error
 	closeEtcd func()
 }
 
-func (e startedEtcd) close() {
+func (e usedEtcd) close() {
 	if e.closeEtcd != nil {
 		e.closeEtcd()
 	}
@@ -237,7 +240,7 @@ func (o *Options) applyStorage(ctx context.Context, c *serverConfig) error {
 		if err != nil {
 			return err
 		}
-		c.etcd = startedEtcd{failed, closeEtcd}
+		c.etcd = usedEtcd{failed: failed, closeEtcd: closeEtcd}
 		etcdOptions.StorageConfig.Transport.ServerList = []string{endpoint}
 	} else if err := waitForEtcd(ctx, etcdOptions.StorageConfig.Transport); err != nil {
 		return err
@@ -253,6 +256,9 @@ func (o *Options) applyStorage(ctx context.Context, c *serverConfig) error {
 	if err := etcdOptions.ApplyWithStorageFactoryTo(factory, &c.generic.Config); err != nil {
 		return fmt.Errorf("apply storage: %w", err)
 	}
+	c.etcd.transport = etcdOptions.StorageConfig.Transport
+	c.alarms = newAlarms()
+	c.generic.AddReadyzChecks(c.alarms)
 	return nil
 }
 

@@ -20,8 +20,9 @@ type apiServer struct {
 	authentication *authentication.Authenticator
 	permissions    *permissions
 	trust          *authentication.Trust
-	etcd           startedEtcd
+	etcd           usedEtcd
 	draining       *draining
+	alarms         *alarms
 }
 
 // newServer installs the API groups. On an error the embedded etcd is stopped.
@@ -52,7 +53,7 @@ func (c *serverConfig) newServer() (_ *apiServer, err error) {
 	if c.patches, err = newPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
-	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining}, nil
+	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
 }
 
 // run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
@@ -68,6 +69,7 @@ func (s *apiServer) run(ctx context.Context) error {
 	}
 	go s.permissions.run(serving)
 	go s.trust.Run(serving)
+	go s.alarms.run(serving, s.etcd.transport)
 	go s.draining.run(ctx, s.generic.ShutdownDelayDuration)
 	go func() {
 		select {

@@ -66,14 +66,9 @@ func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.G
 func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	config, err := etcdclient.Config(ctx, t)
+	client, err := newEtcdClient(ctx, t)
 	if err != nil {
 		return err
-	}
-	config.DialTimeout = startTimeout
-	client, err := clientv3.New(config)
-	if err != nil {
-		return fmt.Errorf("connect to etcd %v: %w", t.ServerList, err)
 	}
 	defer client.Close()
 	began := time.Now()
@@ -82,4 +77,17 @@ func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 			t.ServerList, time.Since(began).Round(time.Second), err)
 	}
 	return nil
+}
+
+// newEtcdClient returns a client that connects when it is used. The context ends its requests.
+func newEtcdClient(ctx context.Context, t storagebackend.TransportConfig) (*clientv3.Client, error) {
+	config, err := etcdclient.Config(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd %v: %w", t.ServerList, err)
+	}
+	return client, nil
 }

@@ -55,7 +55,12 @@ func (s clientErrorStorage) Create(ctx context.Context, key string, obj, out run
 	if errors.Is(err, storage.ErrResourceVersionSetOnCreate) {
 		return invalid(s.resource, path.Base(key), field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), "may not be set on create")})
 	}
-	return err
+	return withStatus(err, true)
+}
+
+func (s clientErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validateDeletion storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	return withStatus(s.Interface.Delete(ctx, key, out, preconditions, validateDeletion, cached, opts), true)
 }
 
 func (s clientErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
@@ -71,7 +76,7 @@ func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storag
 	if limit := opts.Predicate.Limit; limit < 0 {
 		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit, "must be greater than or equal to 0")})
 	}
-	return s.Interface.GetList(ctx, key, opts, list)
+	return withStatus(s.Interface.GetList(ctx, key, opts, list), false)
 }
 
 func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
@@ -82,7 +87,7 @@ func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, ou
 // badPatch makes 422 of the error for a patch that cannot be merged into this object.
 func (s clientErrorStorage) badPatch(key string, err error) error {
 	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) || !patch.Mismatch(err) {
-		return err
+		return withStatus(err, true)
 	}
 	return invalid(s.resource, path.Base(key), field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.Error())})
 }
@@ -91,7 +96,7 @@ func (s clientErrorStorage) badPatch(key string, err error) error {
 func (s clientErrorStorage) explain(key string, err error) error {
 	var bad storage.InvalidError
 	if !errors.As(err, &bad) {
-		return err
+		return withStatus(err, false)
 	}
 	return invalid(s.resource, path.Base(key), bad.Errs)
 }

@@ -41,7 +41,7 @@ func checksOf(t *testing.T, server envtest.Endpoint, path string) []string {
 func TestHealthChecks(t *testing.T) {
 	server := direct(t, shared)
 	always := []string{"ping", "log", "etcd", "poststarthook/generic-apiserver-start-informers", "poststarthook/priority-and-fairness-config-consumer"}
-	onlyReady := []string{"etcd-readiness", "front-proxy-trust", "permissions", "informer-sync", "shutdown"}
+	onlyReady := []string{"etcd-readiness", "etcd-alarms", "front-proxy-trust", "permissions", "informer-sync", "shutdown"}
 	for path, wanted := range map[string]struct{ with, without []string }{
 		"/readyz":  {slices.Concat(always, onlyReady), nil},
 		"/livez":   {always, onlyReady},

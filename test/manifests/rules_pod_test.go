@@ -95,7 +95,7 @@ func serverProblems(r rendered) []string {
 		probe *corev1.Probe
 		path  string
 	}{
-		"startup": {c.StartupProbe, "/livez"}, "liveness": {c.LivenessProbe, "/livez"}, "readiness": {c.ReadinessProbe, "/readyz"},
+		"startup": {c.StartupProbe, "/livez"}, "liveness": {c.LivenessProbe, "/livez"}, "readiness": {c.ReadinessProbe, "/readyz?exclude=etcd-alarms"},
 	} {
 		if p := want.probe; p == nil || p.HTTPGet == nil || p.HTTPGet.Path != want.path || p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Port.StrVal != "https" {
 			problems = append(problems, fmt.Sprintf("%s probe is %v, want %s at the port https, by HTTPS", name, p, want.path))

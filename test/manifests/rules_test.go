@@ -91,7 +91,7 @@ func TestRulesFail(t *testing.T) {
 		{"containers", variant{overlay: "kind"}, "memory: 512Mi", "cpu: 1", "memory"},
 		{"server", variant{overlay: "production"}, "terminationGracePeriodSeconds: 90", "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds"},
 		{"server", variant{overlay: "production"}, "--shutdown-delay-duration=15s", "--shutdown-delay-duration=5s", "shutdown-delay"},
-		{"server", variant{overlay: "production"}, "path: /readyz", "path: /healthz", "readiness"},
+		{"server", variant{overlay: "production"}, "path: /readyz?exclude=etcd-alarms", "path: /healthz", "readiness"},
 		{"server", variant{overlay: "production"}, "value: 384MiB", "value: 512MiB", "GOMEMLIMIT"},
 		{"volumes", variant{overlay: "production"}, "mountPath: /certs", "mountPath: /certs\n          subPath: tls", "subPath"},
 		{"volumes", variant{overlay: "production"}, "defaultMode: 288\n          secretName", "defaultMode: 420\n          secretName", "mode"},
