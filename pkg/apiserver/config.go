@@ -206,8 +206,10 @@ func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	namer := openapinamer.NewDefinitionNamer(o.scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(o.api.openAPI, namer)
 	config.OpenAPIConfig.Info.Title = o.api.Name
+	config.OpenAPIConfig.GetDefinitionName = servedKinds(namer.GetDefinitionName)
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(o.api.openAPI, namer)
 	config.OpenAPIV3Config.Info.Title = o.api.Name
+	config.OpenAPIV3Config.GetDefinitionName = servedKinds(namer.GetDefinitionName)
 }
 
 // switchOff disables the parts of the server that read an API which the cluster does not serve.

@@ -14,6 +14,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 
 	"example.com/extension-apiserver/sample/apis/workshop/install"
@@ -70,6 +71,9 @@ func TestOpenAPIDeterministic(t *testing.T) {
 			if !bytes.Equal(a.Body, b.Body) || a.Header.Get("ETag") != b.Header.Get("ETag") {
 				t.Errorf("%s as %s: %d bytes with ETag %s, and %d with %s; want them equal",
 					path, accept, len(a.Body), a.Header.Get("ETag"), len(b.Body), b.Header.Get("ETag"))
+			}
+			if bytes.Contains(a.Body, []byte(runtime.APIVersionInternal)) {
+				t.Errorf("%s as %s has a version %s, which is not served", path, accept, runtime.APIVersionInternal)
 			}
 		}
 	}

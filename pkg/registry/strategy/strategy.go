@@ -6,8 +6,14 @@ package strategy
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/operation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -15,7 +21,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Base answers as most built-in kinds do: a PUT creates nothing and needs no resourceVersion, and nothing is warned of.
+// Base responds as most built-in kinds do: a PUT creates nothing and needs no resourceVersion.
 type Base struct {
 	*runtime.Scheme
 	names.NameGenerator
@@ -36,11 +42,43 @@ func (Base) AllowUnconditionalUpdate(context.Context) bool { return true }
 // Canonicalize implements rest.RESTCreateStrategy and rest.RESTUpdateStrategy.
 func (Base) Canonicalize(runtime.Object) {}
 
-// WarningsOnCreate implements rest.RESTCreateStrategy.
-func (Base) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+// WarningsOnCreate implements rest.RESTCreateStrategy. It warns of finalizers without a domain, as the API server does for custom
+// resources. Built-in kinds reject them.
+func (Base) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return finalizerWarnings(obj, nil)
+}
 
-// WarningsOnUpdate implements rest.RESTUpdateStrategy.
-func (Base) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }
+// WarningsOnUpdate implements rest.RESTUpdateStrategy. It warns of the finalizers that the update adds.
+func (Base) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	return finalizerWarnings(obj, old)
+}
+
+// standardFinalizers are those of Kubernetes that have no domain.
+var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
+
+func finalizerWarnings(obj, old runtime.Object) []string {
+	after, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	known := standardFinalizers
+	if before, err := meta.Accessor(old); err == nil {
+		known = slices.Concat(known, before.GetFinalizers())
+	}
+	var warnings []string
+	for _, finalizer := range slices.Compact(slices.Sorted(slices.Values(after.GetFinalizers()))) {
+		if slices.Contains(known, finalizer) || strings.Contains(finalizer, "/") {
+			continue
+		}
+		path := ""
+		if strings.Contains(finalizer, ".") {
+			path = " including a path (/)"
+		}
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s "+
+			"to avoid accidental conflicts with other finalizer writers", finalizer, path))
+	}
+	return warnings
+}
 
 // Enforce returns the errors of the generated validation of the request's version, and the hand-written errors. old is nil on create.
 func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {

@@ -23,6 +23,25 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
+// TestFinalizerWarnings: finalizers without a domain are warned of when they are added.
+func TestFinalizerWarnings(t *testing.T) {
+	b := newBase()
+	obj := gadget("p", 1)
+	obj.Finalizers = []string{"foo", "example.com", "foo", "example.com/a", "orphan", "foregroundDeletion", "kubernetes"}
+	want := []string{
+		`metadata.finalizers: "example.com": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers`,
+		`metadata.finalizers: "foo": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers`,
+	}
+	if diff := cmp.Diff(want, b.WarningsOnCreate(t.Context(), obj)); diff != "" {
+		t.Errorf("on create (-want +got):\n%s", diff)
+	}
+	old := gadget("p", 1)
+	old.Finalizers = []string{"example.com"}
+	if diff := cmp.Diff(want[1:], b.WarningsOnUpdate(t.Context(), obj, old)); diff != "" {
+		t.Errorf("on update (-want +got):\n%s", diff)
+	}
+}
+
 func newBase() Base {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
@@ -33,8 +52,7 @@ func gadget(purpose string, precision int32) *workshop.Gadget {
 	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
 }
 
-// TestBase pins what a kind promises that says nothing else: no PUT creates, a PUT without a resourceVersion is taken, and
-// there are no warnings.
+// TestBase: the defaults of a kind. No PUT creates, a PUT without a resourceVersion is accepted, and there are no warnings.
 func TestBase(t *testing.T) {
 	b := newBase()
 	if b.AllowCreateOnUpdate(t.Context()) {
