@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestLongHeads: kube-apiserver accepts heads of 1 MiB, and responds itself to those that are too long for this server. It sends the path
+// with the query twice: X-Forwarded-Uri repeats it.
+func TestLongHeads(t *testing.T) {
+	server := aggregator(t, shared)
+	groups := func(n int) http.Header {
+		header := http.Header{"Impersonate-User": {"somebody"}, "Impersonate-Group": {"system:masters"}}
+		for i := range n {
+			header.Add("Impersonate-Group", fmt.Sprintf("team-%045d", i))
+		}
+		return header
+	}
+	selector := func(bytes int) string { return "?labelSelector=" + strings.Repeat("a,", bytes/2) + "a" }
+	for name, tc := range map[string]struct {
+		header http.Header
+		query  string
+		want   int
+	}{
+		"a selector of 60 kB": {nil, selector(60_000), http.StatusOK},
+		"a selector of 70 kB": {nil, selector(70_000), http.StatusServiceUnavailable},
+		"1,000 groups":        {groups(1000), "", http.StatusOK},
+		"1,500 groups":        {groups(1500), "", http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := server.Do(t, http.MethodGet, "/apis/workshop.example.com/v1/gadgets"+tc.query, tc.header, nil)
+			if answer.Status != tc.want || tc.want != http.StatusOK && !strings.Contains(string(answer.Body), "request header list larger than peer's advertised limit") {
+				t.Errorf("got %s, want %d", answer, tc.want)
+			}
+		})
+	}
+}
