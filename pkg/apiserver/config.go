@@ -305,7 +305,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	if c.authentication, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
 		return err
 	}
-	c.lasting = &lasting{authenticator: c.authentication, authorizer: c.generic.Authorization.Authorizer, panics: c.panics, period: confirmPeriod, limit: confirmLimit}
+	c.lasting = &lasting{authenticator: c.authentication, authorizer: c.generic.Authorization.Authorizer, panics: c.panics, period: confirmPeriod, limit: confirmLimit, watches: o.Watches}
 	c.generic.Authentication.Authenticator = c.lasting
 	c.generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-trust", func(*http.Request) error { return sources.Ready() }))
 	return nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,14 +36,36 @@ const (
 	// confirmLimit is how long they may go on without a confirmation, so that a restart of
 	// kube-apiserver does not end them.
 	confirmLimit = 75 * time.Second
-	// userWatches is how many watches a user may have open. Priority and fairness counts them at their
-	// start only, and each costs up to 60 KiB.
-	userWatches = 1000
-	// maxWatches is how many there may be in all: 180 MiB of the 512 MiB that the manifests allow.
-	maxWatches = 3000
-	// reservedWatches of a user are accepted even then.
+	// reservedWatches of a user are accepted even when there are as many in all as may be.
 	reservedWatches = 20
 )
+
+// WatchLimits bound how many watches are open at a time. Priority and fairness counts them at their start only, and each costs up to
+// 60 KiB of memory.
+type WatchLimits struct {
+	// PerUser is the number for one user, at least 1.
+	PerUser int
+	// Total is the number in all, at least PerUser. Each user may have 20 more than that.
+	Total int
+}
+
+func (l *WatchLimits) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&l.PerUser, "max-watches-per-user", l.PerUser, "Number of watches that one user may have open at a time. More get the status 429. "+
+		"The agents of all nodes can be one user: raise it, --max-watches and the memory limit, at 60 KiB for each watch.")
+	fs.IntVar(&l.Total, "max-watches", l.Total, fmt.Sprintf("Number of watches that may be open at a time in all. More get the status 429, "+
+		"except up to %d of each user.", reservedWatches))
+}
+
+func (l *WatchLimits) validate() []error {
+	var errs []error
+	if l.PerUser < 1 {
+		errs = append(errs, fmt.Errorf("--max-watches-per-user is %d, expected at least 1", l.PerUser))
+	}
+	if l.Total < l.PerUser {
+		errs = append(errs, fmt.Errorf("--max-watches is %d, expected at least --max-watches-per-user, which is %d", l.Total, l.PerUser))
+	}
+	return errs
+}
 
 // lasting ends watches and upgraded connections whose caller lost the rights by which they began, or
 // whose certificate or token is not valid any more: kube-apiserver checks those at the start only. The
@@ -53,6 +76,7 @@ type lasting struct {
 	authorizer    authorizer.Authorizer
 	panics        *metrics.Counter // in upgraded connections
 	period, limit time.Duration
+	watches       WatchLimits
 }
 
 // grant is how a request was let in.
@@ -118,7 +142,7 @@ func (l *lasting) remember(handler http.Handler) http.Handler {
 
 // endWatches bounds watches, and confirms them as long as they last. It comes after authorization.
 func (l *lasting) endWatches(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	open := fairness.New(fairness.Limits{PerKey: userWatches, Total: maxWatches, Reserved: reservedWatches})
+	open := fairness.New(fairness.Limits{PerKey: l.watches.PerUser, Total: l.watches.Total, Reserved: reservedWatches})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest || info.Verb != "watch" {

@@ -66,7 +66,7 @@ func (l *lasting) admit(t *testing.T, handler http.Handler) http.Handler {
 }
 
 func newLasting(c *caller) *lasting {
-	return &lasting{authenticator: c, authorizer: newDelegatedAuthorizer(c, func() {}), panics: panicsOf("test"), period: confirmPeriod, limit: confirmLimit}
+	return &lasting{authenticator: c, authorizer: newDelegatedAuthorizer(c, func() {}), panics: panicsOf("test"), period: confirmPeriod, limit: confirmLimit, watches: WatchLimits{PerUser: 30, Total: 40}}
 }
 
 // TestS12EndWatches: a watch ends soon after its caller lost the right or the identity, and outlives a
@@ -147,20 +147,28 @@ func TestUserWatches(t *testing.T) {
 		})
 		<-opened
 	}
-	for range userWatches {
+	refuse := func(name string) {
+		refused := make(chan int, 1)
+		open.Go(func() { refused <- watch(name) })
+		select {
+		case code := <-refused:
+			if code != http.StatusTooManyRequests {
+				t.Errorf("one more of %s: got %d, want 429", name, code)
+			}
+		case <-opened:
+			t.Errorf("one more of %s was opened, want 429", name)
+		}
+	}
+	for range 30 {
 		start("ann")
 	}
-	refused := make(chan int, 1)
-	open.Go(func() { refused <- watch("ann") })
-	select {
-	case code := <-refused:
-		if code != http.StatusTooManyRequests {
-			t.Errorf("one more: got %d, want 429", code)
-		}
-	case <-opened:
-		t.Error("one more was opened, want 429")
+	refuse("ann")
+	// The total is reached, and each user still has some.
+	for range reservedWatches {
+		start("bob")
 	}
-	start("bob")
+	refuse("bob")
+	start("cid")
 	close(end)
 	open.Wait()
 }

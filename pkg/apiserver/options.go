@@ -39,6 +39,7 @@ type Options struct {
 	// DataDir is the directory of the embedded etcd, used when no etcd servers are given.
 	DataDir string
 	Trust   TrustOptions
+	Watches WatchLimits
 	Logs    *logsapi.LoggingConfiguration
 
 	api    API
@@ -102,6 +103,7 @@ func NewOptions(api API) *Options {
 		Etcd:        etcd,
 		DataDir:     "/var/lib/" + api.Name, // where a container mounts a volume
 		Trust:       TrustOptions{BearerTokens: true},
+		Watches:     WatchLimits{PerUser: 1000, Total: 3000}, // 180 MiB of the 512 MiB that the manifests allow
 		Logs:        logsapi.NewLoggingConfiguration(),
 		api:         api,
 		scheme:      scheme,
@@ -137,6 +139,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Recommended.Admission.AddFlags(fss.FlagSet("admission"))
 	o.Recommended.Audit.AddFlags(fss.FlagSet("auditing"))
 	o.ServerRun.AddUniversalFlags(fss.FlagSet("requests and shutdown"))
+	o.Watches.addFlags(fss.FlagSet("requests and shutdown"))
 	o.Recommended.Features.AddFlags(fss.FlagSet("features"))
 	o.Recommended.EgressSelector.AddFlags(fss.FlagSet("egress selector"))
 	o.Recommended.Traces.AddFlags(fss.FlagSet("traces"))
@@ -180,6 +183,7 @@ func (o *Options) Validate() []error {
 	}
 	errs = append(errs, o.validateKubeconfigs()...)
 	errs = append(errs, o.Trust.validate()...)
+	errs = append(errs, o.Watches.validate()...)
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.ValidateStorage()...)
 	for _, err := range o.ServerRun.Validate() {

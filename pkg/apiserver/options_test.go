@@ -170,9 +170,11 @@ func TestValidate(t *testing.T) {
 			o.Etcd.DefaultStorageMediaType = "text/plain"
 			o.ServerRun.MaxRequestsInFlight = -1
 			o.Logs.Format = "poetry"
+			o.Watches = WatchLimits{}
 		}, []string{
 			"--kubeconfig %[1]s/none, expected a kubeconfig file: stat %[1]s/none: no such file or directory",
 			"--authorization-kubeconfig %[1]s/a/tls.crt, expected a kubeconfig file: ",
+			"--max-watches-per-user is 0, expected at least 1",
 			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to",
 			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair with: certgen verify %[1]s/a/tls.crt",
 			`--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`,
@@ -182,6 +184,9 @@ func TestValidate(t *testing.T) {
 		}},
 		{"key of another certificate", func(o *Options) { certificate(o, "a/tls.crt", "b/tls.key") }, []string{
 			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable certificate and its own key: tls: private key does not match public key; look at the pair with: certgen verify %[1]s/a/tls.crt",
+		}},
+		{"fewer watches in all than for a user", func(o *Options) { o.Watches = WatchLimits{PerUser: 5, Total: 4} }, []string{
+			"--max-watches is 4, expected at least --max-watches-per-user, which is 5",
 		}},
 		{"port too high", func(o *Options) { o.Recommended.SecureServing.BindPort = 70000 }, []string{
 			"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
