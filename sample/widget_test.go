@@ -18,7 +18,7 @@ import (
 func init() {
 	fuzzers = append(fuzzers, func(s *workshop.WidgetSpec, c randfill.Continue) {
 		c.FillNoCustom(s)
-		// v1alpha1 keeps the materials by name.
+		// v1alpha1 keeps the materials by the names of the parts.
 		for i := range s.Parts {
 			s.Parts[i].Name += fmt.Sprintf("-%d", i)
 		}

@@ -3,21 +3,18 @@
 package integration
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	v1ac "example.com/extension-apiserver/sample/apis/client/applyconfiguration/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/client/clientset/versioned"
 	workshopv1 "example.com/extension-apiserver/sample/apis/client/clientset/versioned/typed/workshop/v1"
-	"example.com/extension-apiserver/sample/apis/workshop"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
@@ -36,7 +33,6 @@ func TestGeneratedClients(t *testing.T) {
 	clients := newClients(t, config)
 	t.Run("versions", func(t *testing.T) { everyVersion(t, clients, namespace) })
 	t.Run("old client", func(t *testing.T) { oldClient(t, clients, namespace) })
-	t.Run("bad materials", func(t *testing.T) { badMaterials(t, clients, namespace) })
 }
 
 func newClients(t *testing.T, config *rest.Config) *versioned.Clientset {
@@ -123,7 +119,7 @@ var (
 
 // everyVersion: what is written in one version is read in every other; what a version has no field for is kept in an annotation of it.
 func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
-	const materials = `{"frame":"oak"}`
+	const material = v1alpha1.MaterialPrefix + "frame"
 	create := map[string]func(metav1.ObjectMeta) error{
 		"v1": func(meta metav1.ObjectMeta) error {
 			_, err := clients.WorkshopV1().Widgets(namespace).Create(t.Context(), &v1.Widget{ObjectMeta: meta, Spec: specV1}, metav1.CreateOptions{})
@@ -134,7 +130,7 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 			return err
 		},
 		"v1alpha1": func(meta metav1.ObjectMeta) error {
-			meta.Annotations = map[string]string{v1alpha1.MaterialsAnnotation: materials}
+			meta.Annotations = map[string]string{material: "oak"}
 			_, err := clients.WorkshopV1alpha1().Widgets(namespace).Create(t.Context(), &v1alpha1.Widget{ObjectMeta: meta, Spec: specV1alpha1}, metav1.CreateOptions{})
 			return err
 		},
@@ -159,9 +155,9 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 		if diff := cmp.Diff([]any{specV1, specV1beta1, specV1alpha1}, []any{inV1.Spec, inBeta.Spec, inOld.Spec}); diff != "" {
 			t.Errorf("written in %s (-want +got):\n%s", version, diff)
 		}
-		got := []string{inV1.Annotations[v1alpha1.MaterialsAnnotation], inBeta.Annotations[v1alpha1.MaterialsAnnotation], inOld.Annotations[v1alpha1.MaterialsAnnotation]}
-		if diff := cmp.Diff([]string{"", "", materials}, got); diff != "" {
-			t.Errorf("written in %s: annotation of the materials (-want +got):\n%s", version, diff)
+		got := []string{inV1.Annotations[material], inBeta.Annotations[material], inOld.Annotations[material]}
+		if diff := cmp.Diff([]string{"", "", "oak"}, got); diff != "" {
+			t.Errorf("written in %s: annotation of the material (-want +got):\n%s", version, diff)
 		}
 	}
 }
@@ -189,41 +185,5 @@ func oldClient(t *testing.T, clients versioned.Interface, namespace string) {
 	want.Replicas = new(int32(4))
 	if diff := cmp.Diff(want, got.Spec); diff != "" || got.Annotations[v1alpha1.RemarkAnnotation] != "for the hall" {
 		t.Errorf("widget after the old client: annotations %v, want the remark (-want +got):\n%s", got.Annotations, diff)
-	}
-}
-
-// badMaterials: materials that cannot be read are refused, however they come, and what is stored stays.
-func badMaterials(t *testing.T, clients versioned.Interface, namespace string) {
-	widgets := clients.WorkshopV1alpha1().Widgets(namespace)
-	bad := map[string]string{v1alpha1.MaterialsAnnotation: "steel"}
-	refused := func(how string, err error) {
-		t.Helper()
-		status, ok := err.(apierrors.APIStatus)
-		if !apierrors.IsInvalid(err) || !ok || len(status.Status().Details.Causes) != 1 || status.Status().Details.Causes[0].Field != "metadata.annotations["+v1alpha1.MaterialsAnnotation+"]" {
-			t.Errorf("%s: %v, want the annotation invalid", how, err)
-		}
-	}
-	create := func(ctx context.Context, name string, annotations map[string]string) (*v1alpha1.Widget, error) {
-		return widgets.Create(ctx, &v1alpha1.Widget{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: specV1alpha1}, metav1.CreateOptions{})
-	}
-	_, err := create(t.Context(), "bad", bad)
-	refused("create", err)
-	good, err := create(t.Context(), "good", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	update := good.DeepCopy()
-	update.Annotations = bad
-	_, err = widgets.Update(t.Context(), update, metav1.UpdateOptions{})
-	refused("update", err)
-	patch := `{"metadata":{"annotations":{"` + v1alpha1.MaterialsAnnotation + `":"steel"}}}`
-	applied := `{"apiVersion":"` + workshop.GroupName + `/v1alpha1","kind":"Widget",` + patch[1:]
-	for kind, body := range map[types.PatchType]string{types.MergePatchType: patch, types.StrategicMergePatchType: patch, types.ApplyPatchType: applied} {
-		_, err := widgets.Patch(t.Context(), "good", kind, []byte(body), metav1.PatchOptions{FieldManager: "test"})
-		refused(string(kind), err)
-	}
-	after, err := widgets.Get(t.Context(), "good", metav1.GetOptions{})
-	if err != nil || after.ResourceVersion != good.ResourceVersion {
-		t.Errorf("after bad writes: resourceVersion %s, %v; want %s", after.ResourceVersion, err, good.ResourceVersion)
 	}
 }

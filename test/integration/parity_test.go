@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -201,5 +202,43 @@ func TestWidgetMergeAcrossVersions(t *testing.T) {
 		if diff := cmp.Diff(want, parts); diff != "" {
 			t.Errorf("parts after a merge in %s (-want +got):\n%s", version, diff)
 		}
+	}
+}
+
+// TestWidgetApplyKeepsMaterials: what v1alpha1 keeps in annotations has the owners that the fields have in v1.
+func TestWidgetApplyKeepsMaterials(t *testing.T) {
+	namespace, config := shared.NewNamespace(t), shared.Admin(t)
+	apply := func(version, manager, object string) error {
+		k := inVersion(version)
+		obj := k.object(t, "w")
+		delete(obj.Object, "spec")
+		if err := json.Unmarshal([]byte(object), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		obj.SetName("w")
+		_, err := k.client(t, config, namespace).Apply(t.Context(), "w", obj, metav1.ApplyOptions{FieldManager: manager})
+		return err
+	}
+	if err := apply("v1", "b", `{"spec":{"model":"m","parts":[{"name":"p","material":"oak"}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	const ownQ = `{"metadata":{"annotations":{"materials.workshop.example.com/q":"tin"}},"spec":{"design":"m","parts":[{"name":"q"}]}}`
+	if err := apply("v1alpha1", "a", ownQ); err != nil {
+		t.Fatal(err)
+	}
+	got, err := inVersion("v1").client(t, config, namespace).Get(t.Context(), "w", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, _, _ := unstructured.NestedSlice(got.Object, "spec", "parts")
+	want := []any{
+		map[string]any{"name": "p", "quantity": int64(1), "material": "oak"}, map[string]any{"name": "q", "quantity": int64(1), "material": "tin"},
+	}
+	if diff := cmp.Diff(want, parts); diff != "" || len(got.GetAnnotations()) > 0 {
+		t.Errorf("annotations %v, want none; parts (-want +got):\n%s", got.GetAnnotations(), diff)
+	}
+	err = apply("v1alpha1", "a", strings.Replace(ownQ, `"materials.workshop.example.com/q":"tin"`, `"materials.workshop.example.com/p":"pine"`, 1))
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "b": .spec.parts[name="p"].material`) {
+		t.Errorf("apply of another manager's material: %v, want a conflict", err)
 	}
 }

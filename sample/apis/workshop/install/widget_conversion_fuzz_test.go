@@ -13,14 +13,14 @@ func init() {
 		`{"spec":{"model":"m","grade":"Premium","replicas":0,"maxReplicas":5,"parts":[{"name":"a","quantity":3,"material":"oak"},{"name":"b","material":"<tin>"}]},
 			"status":{"replicas":1,"readyReplicas":1,"observedGeneration":2,"selector":"a=b","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,
 		// One material of two parts with one name is lost in v1alpha1; validation refuses both parts and annotation.
-		`{"metadata":{"annotations":{"workshop.example.com/materials":"steel","workshop.example.com/remark":"r"}},"spec":{"parts":[{"name":"a","material":"x"},{"name":"a","material":"y"}]}}`,
-		`{"metadata":{"annotations":{"workshop.example.com/materials":"{\"a\":\"tin\"}","workshop.example.com/remark":""}},"spec":{"parts":[{"name":"a"}]}}`,
+		`{"metadata":{"annotations":{"materials.workshop.example.com/a":"steel","workshop.example.com/remark":"r"}},"spec":{"parts":[{"name":"a","material":"x"},{"name":"a","material":"y"}]}}`,
+		`{"metadata":{"annotations":{"materials.workshop.example.com/a":"tin","workshop.example.com/remark":""}},"spec":{"parts":[{"name":"a"}]}}`,
 	}
 	conversionSeeds[v1.SchemeGroupVersion.WithKind("Widget")] = likeV1
 	conversionSeeds[v1beta1.SchemeGroupVersion.WithKind("Widget")] = likeV1
 	conversionSeeds[v1alpha1.SchemeGroupVersion.WithKind("Widget")] = []string{
-		`{"metadata":{"annotations":{"workshop.example.com/materials":"{\"a\":\"oak\",\"gone\":\"tin\"}"}},
+		`{"metadata":{"annotations":{"materials.workshop.example.com/a":"oak","materials.workshop.example.com/gone":"tin"}},
 			"spec":{"design":"m","quality":"Economy","scale":{"desired":0,"limit":5},"parts":[{"name":"a","count":3},{"name":"b"}],"remark":"r"}}`,
-		`{"metadata":{"annotations":{"workshop.example.com/materials":"steel","workshop.example.com/remark":"old"}},"spec":{"parts":[{"name":"a"}],"remark":"new"}}`,
+		`{"metadata":{"annotations":{"materials.workshop.example.com/a":"steel","workshop.example.com/remark":"old"}},"spec":{"parts":[{"name":"a"}],"remark":"new"}}`,
 	}
 }

@@ -3,9 +3,8 @@
 package v1alpha1
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/conversion"
 
@@ -15,13 +14,14 @@ import (
 const (
 	// RemarkAnnotation is where spec.remark is in every other version.
 	RemarkAnnotation = workshop.GroupName + "/remark"
-	// MaterialsAnnotation keeps, in this version only, the materials of the parts: a JSON object from the part's name to its
-	// material. A client that reads an object and writes it back so loses nothing that this version has no field for.
-	MaterialsAnnotation = workshop.GroupName + "/materials"
+	// MaterialPrefix, followed by the name of a part, is the annotation that has the part's material in this version only. A client that
+	// reads an object and writes it back so loses nothing that this version has no field for. Each material has an annotation of its own,
+	// because server-side apply tracks owners by field: in one annotation for all, two managers would own each other's materials.
+	MaterialPrefix = "materials." + workshop.GroupName + "/"
 )
 
-// Convert_v1alpha1_Widget_To_workshop_Widget takes remark and materials to where every other version has them. Materials that
-// cannot be read stay where they are, and validation refuses them: it can name the field, and dropping them would lose data.
+// Convert_v1alpha1_Widget_To_workshop_Widget takes remark and materials to where every other version has them. A material without a part is
+// dropped: the part was deleted.
 func Convert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_Widget_To_workshop_Widget(in, out, s); err != nil {
 		return err
@@ -29,18 +29,14 @@ func Convert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget
 	if in.Spec.Remark != "" {
 		out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, in.Spec.Remark)
 	}
-	text, ok := in.Annotations[MaterialsAnnotation]
-	if !ok {
-		return nil
+	for i, part := range out.Spec.Parts {
+		out.Spec.Parts[i].Material = in.Annotations[MaterialPrefix+part.Name]
 	}
-	var materials map[string]string
-	if err := json.Unmarshal([]byte(text), &materials); err != nil {
-		return nil
+	for key := range in.Annotations {
+		if strings.HasPrefix(key, MaterialPrefix) {
+			out.Annotations = withAnnotation(out.Annotations, key, "")
+		}
 	}
-	for i := range out.Spec.Parts {
-		out.Spec.Parts[i].Material = materials[out.Spec.Parts[i].Name]
-	}
-	out.Annotations = withAnnotation(out.Annotations, MaterialsAnnotation, "")
 	return nil
 }
 
@@ -49,22 +45,9 @@ func Convert_workshop_Widget_To_v1alpha1_Widget(in *workshop.Widget, out *Widget
 	if err := autoConvert_workshop_Widget_To_v1alpha1_Widget(in, out, s); err != nil {
 		return err
 	}
-	materials := map[string]string{}
 	for _, part := range in.Spec.Parts {
-		if part.Material != "" {
-			materials[part.Name] = part.Material
-		}
+		out.Annotations = withAnnotation(out.Annotations, MaterialPrefix+part.Name, part.Material)
 	}
-	text := ""
-	if len(materials) > 0 {
-		// Keys are sorted, so that an unchanged object stays the same.
-		data, err := json.Marshal(materials)
-		if err != nil {
-			return fmt.Errorf("keep the materials of parts: %w", err)
-		}
-		text = string(data)
-	}
-	out.Annotations = withAnnotation(out.Annotations, MaterialsAnnotation, text)
 	out.Spec.Remark = in.Annotations[RemarkAnnotation]
 	out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, "")
 	return nil

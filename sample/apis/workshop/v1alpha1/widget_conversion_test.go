@@ -34,7 +34,7 @@ func TestWidgetConversion(t *testing.T) {
 		Status: workshop.WidgetStatus{ObservedGeneration: 2, Replicas: 2, ReadyReplicas: 1, Selector: "a=b"},
 	}
 	old := &Widget{
-		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b", MaterialsAnnotation: `{"frame":"oak","screw":"steel"}`}},
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b", MaterialPrefix + "frame": "oak", MaterialPrefix + "screw": "steel"}},
 		Spec: WidgetSpec{
 			Design: "pendulum", Quality: WidgetQualityPremium, Scale: WidgetScale{Desired: new(int32(2)), Limit: new(int32(5))},
 			Parts:  []WidgetPart{{Name: "screw", Count: new(int32(12))}, {Name: "frame"}, {Name: "glass"}},
@@ -63,40 +63,30 @@ func TestWidgetConversion(t *testing.T) {
 	}
 }
 
-// TestWidgetAnnotations: what a client of the old version makes of the annotations has a meaning, or stays for validation to
-// refuse.
+// TestWidgetAnnotations: the annotations of this version become fields, also those that a client changed.
 func TestWidgetAnnotations(t *testing.T) {
-	parts := []WidgetPart{{Name: "screw"}}
 	for _, tc := range []struct {
-		name      string
-		old       Widget
-		remark    string
-		materials string
-		left      string
+		name        string
+		annotations map[string]string
+		remark      string
+		want        map[string]string
+		material    string
 	}{
-		{"none", Widget{Spec: WidgetSpec{Parts: parts}}, "", "", ""},
-		{"a part that is gone", withMaterials(`{"screw":"steel","frame":"oak"}`, parts), "", "steel", ""},
-		{"dropped", withMaterials("{}", parts), "", "", ""},
-		{"no JSON", withMaterials("steel", parts), "", "", "steel"},
-		{"no strings", withMaterials(`{"screw":1}`, parts), "", "", `{"screw":1}`},
-		{"remark in both places", Widget{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{RemarkAnnotation: "old"}},
-			Spec: WidgetSpec{Parts: parts, Remark: "new"}}, "new", "", ""},
+		{"none", nil, "", nil, ""},
+		{"material", map[string]string{MaterialPrefix + "screw": "steel", "a": "b"}, "", map[string]string{"a": "b"}, "steel"},
+		{"material of a part that was deleted", map[string]string{MaterialPrefix + "frame": "oak"}, "", nil, ""},
+		{"empty material", map[string]string{MaterialPrefix + "screw": ""}, "", nil, ""},
+		{"remark in both places", map[string]string{RemarkAnnotation: "old"}, "new", map[string]string{RemarkAnnotation: "new"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			old := Widget{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}, Spec: WidgetSpec{Parts: []WidgetPart{{Name: "screw"}}, Remark: tc.remark}}
 			got := &workshop.Widget{}
-			if err := newScheme(t).Convert(&tc.old, got, nil); err != nil {
+			if err := newScheme(t).Convert(&old, got, nil); err != nil {
 				t.Fatal(err)
 			}
-			if got.Annotations[RemarkAnnotation] != tc.remark || got.Spec.Parts[0].Material != tc.materials {
-				t.Errorf("got remark %q and material %q, want %q and %q", got.Annotations[RemarkAnnotation], got.Spec.Parts[0].Material, tc.remark, tc.materials)
-			}
-			if left := got.Annotations[MaterialsAnnotation]; left != tc.left {
-				t.Errorf("annotation %s: got %q, want %q", MaterialsAnnotation, left, tc.left)
+			if diff := cmp.Diff(tc.want, got.Annotations); diff != "" || got.Spec.Parts[0].Material != tc.material {
+				t.Errorf("material %q, want %q; annotations (-want +got):\n%s", got.Spec.Parts[0].Material, tc.material, diff)
 			}
 		})
 	}
-}
-
-func withMaterials(materials string, parts []WidgetPart) Widget {
-	return Widget{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{MaterialsAnnotation: materials}}, Spec: WidgetSpec{Parts: parts}}
 }

@@ -22,8 +22,8 @@ import (
 // version helps nobody. Generated rules know the fields of their own version.
 type fieldPaths struct {
 	replicas, maxReplicas *field.Path
-	// materials is where a version has them that has no field, and so no tag, for the material of a part.
-	materials *field.Path
+	// material is where a version has the material of a part if it has no field, and so no tag, for it.
+	material func(part string) *field.Path
 	// selectable are the fields by which objects can be selected, and their names in selection.go.
 	selectable map[string]string
 }
@@ -39,7 +39,9 @@ var versions = map[schema.GroupVersion]fieldPaths{
 	v1beta1.SchemeGroupVersion: current,
 	v1alpha1.SchemeGroupVersion: {
 		replicas: field.NewPath("spec", "scale", "desired"), maxReplicas: field.NewPath("spec", "scale", "limit"),
-		materials:  field.NewPath("metadata", "annotations").Key(v1alpha1.MaterialsAnnotation),
+		material: func(part string) *field.Path {
+			return field.NewPath("metadata", "annotations").Key(v1alpha1.MaterialPrefix + part)
+		},
 		selectable: map[string]string{"spec.design": "spec.model", "spec.quality": "spec.grade"},
 	},
 }

@@ -4,6 +4,7 @@ package widget
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,9 +76,9 @@ func TestFieldPaths(t *testing.T) {
 	}
 }
 
-// TestMaterialsPath: a version whose parts have a material has a tag there, and none of the rules written by hand; another
+// TestMaterialPath: a version whose parts have a material has a tag there, and none of the rules written by hand; another
 // has the materials where the rule says.
-func TestMaterialsPath(t *testing.T) {
+func TestMaterialPath(t *testing.T) {
 	for _, gv := range widgetVersions() {
 		t.Run(gv.Version, func(t *testing.T) {
 			versioned, err := newScheme().ConvertToVersion(stored(), gv)
@@ -105,7 +106,11 @@ func TestMaterialsPath(t *testing.T) {
 					places["metadata.annotations["+key+"]"] = true
 				}
 			}
-			if got := versions[gv].materials.String(); len(places) != 1 || !places[got] {
+			got := "<nil>"
+			if material := versions[gv].material; material != nil {
+				got = material("screw").String()
+			}
+			if len(places) != 1 || !places[got] {
 				t.Errorf("got the path %s, want the one of %v", got, places)
 			}
 		})
@@ -120,7 +125,7 @@ func TestRequestPaths(t *testing.T) {
 		for name, pair := range map[string][2]string{
 			"replicas":    {versions[want].replicas.String(), got.replicas.String()},
 			"maxReplicas": {versions[want].maxReplicas.String(), got.maxReplicas.String()},
-			"materials":   {versions[want].materials.String(), got.materials.String()},
+			"material":    {fmt.Sprint(versions[want].material == nil), fmt.Sprint(got.material == nil)},
 		} {
 			if pair[0] != pair[1] {
 				t.Errorf("path of %s: got %s, want %s of %s", name, pair[1], pair[0], want)

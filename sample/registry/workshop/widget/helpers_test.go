@@ -64,7 +64,7 @@ func eachVersion(t *testing.T, subresource string, test func(t *testing.T, ctx c
 var renamedFields = map[schema.GroupVersion]*strings.Replacer{
 	v1alpha1.SchemeGroupVersion: strings.NewReplacer(
 		"spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired", "spec.maxReplicas", "spec.scale.limit",
-		"spec.parts[0].quantity", "spec.parts[0].count", "spec.parts[0].material", "metadata.annotations["+v1alpha1.MaterialsAnnotation+"][screw]"),
+		"spec.parts[0].quantity", "spec.parts[0].count", "spec.parts[0].material", "metadata.annotations["+v1alpha1.MaterialPrefix+"screw]"),
 }
 
 // stored returns a valid widget as the store has it: defaulted, with the metadata that the server sets.

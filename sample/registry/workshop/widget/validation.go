@@ -4,6 +4,7 @@ package widget
 
 import (
 	"context"
+	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/operation"
@@ -48,20 +49,20 @@ func validateReplicas(spec *workshop.WidgetSpec, paths fieldPaths) field.ErrorLi
 	return field.ErrorList{field.Invalid(paths.replicas, *spec.Replicas, "must not be greater than "+paths.maxReplicas.String())}
 }
 
-// validateAnnotations refuses what the conversion of v1alpha1 left, and what would be taken for its work if it were stored.
+// validateAnnotations rejects annotations that v1alpha1 would take for materials. Its own are fields of the parts here.
 func validateAnnotations(annotations, old map[string]string) field.ErrorList {
-	const key = v1alpha1.MaterialsAnnotation
-	value, ok := annotations[key]
-	if oldValue, had := old[key]; !ok || (had && value == oldValue) {
-		return nil
+	var errs field.ErrorList
+	for key, value := range annotations {
+		if oldValue, had := old[key]; strings.HasPrefix(key, v1alpha1.MaterialPrefix) && (!had || value != oldValue) {
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key), "set the field material of the part"))
+		}
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(key), value,
-		"must be a JSON object of strings, such as {\"frame\":\"oak\"}, in v1alpha1, and is not allowed in other versions: they have the field material")}
+	return errs
 }
 
 // validateMaterials holds the rule of the tag where the request's version has no field to put a tag on.
 func validateMaterials(ctx context.Context, parts, old []workshop.WidgetPart, paths fieldPaths) field.ErrorList {
-	if paths.materials == nil {
+	if paths.material == nil {
 		return nil
 	}
 	oldMaterials := map[string]string{}
@@ -71,7 +72,7 @@ func validateMaterials(ctx context.Context, parts, old []workshop.WidgetPart, pa
 	var errs field.ErrorList
 	for _, part := range parts {
 		if part.Material != oldMaterials[part.Name] {
-			errs = append(errs, apivalidate.MaxLength(ctx, operation.Operation{}, paths.materials.Key(part.Name), &part.Material, nil, maxMaterial)...)
+			errs = append(errs, apivalidate.MaxLength(ctx, operation.Operation{}, paths.material(part.Name), &part.Material, nil, maxMaterial)...)
 		}
 	}
 	return errs

@@ -56,8 +56,10 @@ func TestValidate(t *testing.T) {
 		{"no such part", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Quantity = new(int32(0)) }), []string{"spec.parts[0].quantity: Invalid value"}},
 		{"material longest", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 63) }), nil},
 		{"material too long", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 64) }), []string{"spec.parts[0].material: Too long"}},
-		{"materials nobody can read", func(w *workshop.Widget) { w.Annotations = map[string]string{v1alpha1.MaterialsAnnotation: "steel"} },
-			[]string{"metadata.annotations[" + v1alpha1.MaterialsAnnotation + "]: Invalid value"}},
+		{"material in an annotation", func(w *workshop.Widget) {
+			w.Annotations = map[string]string{v1alpha1.MaterialPrefix + "screw": "steel"}
+		},
+			[]string{"metadata.annotations[" + v1alpha1.MaterialPrefix + "screw]: Forbidden"}},
 		{"all together", spec(func(s *workshop.WidgetSpec) { s.Model, s.Grade, s.Replicas = "", "Golden", new(int32(6)) }), []string{
 			"spec.grade: Unsupported value", "spec.model: Required value", "spec.replicas: Invalid value",
 		}},
