@@ -12,6 +12,7 @@ import (
 	"example.com/extension-apiserver/sample/openapi"
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 	"example.com/extension-apiserver/sample/registry/workshop/widget"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 // API returns what the server serves.
@@ -21,6 +22,7 @@ func API() apiserver.API {
 		Groups: []apiserver.Group{{
 			Name:           workshop.GroupName,
 			AddToScheme:    install.AddToScheme,
+			Validation:     validation.AddToScheme,
 			StorageVersion: install.StorageVersion().Version,
 			IdentityReview: "v1",
 			Kinds: []registry.NewStorage{

@@ -18,6 +18,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 // TestAPI: the server would refuse to start otherwise.
@@ -32,6 +33,7 @@ func newGroup(t *testing.T) (*genericapiserver.APIGroupInfo, *runtime.Scheme) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
+	utilruntime.Must(validation.AddToScheme(scheme))
 	group, err := registry.NewAPIGroupInfo(workshop.GroupName, API().Groups[0].Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -36,6 +36,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry/subresource"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 // collections are what lists are made of: namespaces of which one's name begins like another's, all of them, and the kind
@@ -66,6 +67,7 @@ func newStorage(t testing.TB, etcdQuota int64) map[string]rest.Storage {
 	config.Transport.ServerList = []string{runEtcd(t, etcdQuota)}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
+	utilruntime.Must(validation.AddToScheme(scheme))
 	subresource.AddScaleToScheme(scheme)
 	codecs := serializer.NewCodecFactory(scheme)
 	config.Codec = codecs.LegacyCodec(install.StorageVersion())

@@ -61,12 +61,14 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 		if err := api.insert(list, fmt.Sprintf(`{
 			Name:           %[1]s.GroupName,
 			AddToScheme:    %[1]sinstall.AddToScheme,
+			Validation:     %[1]svalidation.AddToScheme,
 			StorageVersion: %[1]sinstall.StorageVersion().Version,
 			Kinds: []registry.NewStorage{},
 		}`, group.Package)); err != nil {
 			return err
 		}
-		if err := errors.Join(api.importAs("", p.pkg("apis", group.Package)), api.importAs(group.Package+"install", p.pkg("apis", group.Package, "install")), api.write()); err != nil {
+		if err := errors.Join(api.importAs("", p.pkg("apis", group.Package)), api.importAs(group.Package+"install", p.pkg("apis", group.Package, "install")),
+			api.importAs(group.Package+"validation", d.Validation), api.write()); err != nil {
 			return err
 		}
 		return p.addKind(group, firstVersion, k)

@@ -50,6 +50,7 @@ type data struct {
 	Module      string // of the project
 	APIs        string // import path of the folder apis
 	Registry    string // import path of the folder registry
+	Validation  string // import path of the group's generated validation; empty if it is beside the types
 	Server      string // import path of its command
 	Header      string // of each Go file
 	Name        string // of the server
@@ -140,6 +141,13 @@ func (p *project) data(g Group, version string, k Kind) (data, error) {
 	d := data{
 		kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry"),
 		Server: p.module + "/cmd/" + p.server(),
+	}
+	doc, err := os.ReadFile(p.path("apis", g.Package, version, "doc.go"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	if !bytes.Contains(doc, []byte("\n// +k8s:validation-gen=")) {
+		d.Validation = p.pkg("validation", g.Package)
 	}
 	// A checkout of the kit uses the kit's, a project may have its own; scripts/generate.sh reads the same.
 	path := filepath.Join(p.dir, "scripts", "boilerplate.go.txt")

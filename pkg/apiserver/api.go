@@ -54,6 +54,9 @@ type Group struct {
 	// conversions and validations, and the order of the versions (runtime.Scheme.SetVersionPriority), the
 	// preferred one first.
 	AddToScheme func(*runtime.Scheme) error
+	// Validation registers the generated validation of the kinds, which is no part of what clients import. Default: none, where
+	// AddToScheme registers it.
+	Validation func(*runtime.Scheme) error
 	// StorageVersion is the version that objects have in etcd, v1 for example. A kind that it does not know is
 	// stored in the preferred version of those that do.
 	StorageVersion string
@@ -162,6 +165,11 @@ func (g Group) addToScheme(scheme *runtime.Scheme) error {
 	}
 	if err := g.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register the kinds of the group %q: %w", g.Name, err)
+	}
+	if g.Validation != nil {
+		if err := g.Validation(scheme); err != nil {
+			return fmt.Errorf("register the validation of the group %q: %w", g.Name, err)
+		}
 	}
 	gv := g.version(g.IdentityReview)
 	if g.servesIdentityReview(scheme) {

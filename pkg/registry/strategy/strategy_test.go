@@ -21,6 +21,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 // TestFinalizerWarnings: finalizers without a domain are warned of when they are added.
@@ -45,6 +46,7 @@ func TestFinalizerWarnings(t *testing.T) {
 func newBase() Base {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
+	utilruntime.Must(validation.AddToScheme(scheme))
 	return New(scheme, workshop.GroupName)
 }
 

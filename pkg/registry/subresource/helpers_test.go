@@ -27,6 +27,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 // group is that of the requests; its versions are only names here.
@@ -92,6 +93,7 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
+	utilruntime.Must(validation.AddToScheme(scheme))
 	AddScaleToScheme(scheme)
 	r.Base = strategy.New(scheme, workshop.GroupName)
 	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))

@@ -5,15 +5,10 @@
 //
 // Clients, sample/apis/workshop/install and the generated code use it; it calls nothing but apimachinery.
 //
-// validation-gen refuses tags that it counts as Beta (immutable, maxLength, minimum, ...) in a version named v1,
-// because the built-in APIs must not depend on them yet. Here they are enforced by the strategies, so the lint is off.
-//
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1
 // +k8s:deepcopy-gen=package
 // +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
 // +k8s:defaulter-gen=TypeMeta
-// +k8s:validation-gen=TypesWithField=TypeMeta
-// +k8s:validation-gen-nolint
 // +groupName=workshop.example.com
 package v1

@@ -12,7 +12,5 @@
 // +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:prerelease-lifecycle-gen=true
-// +k8s:validation-gen=TypesWithField=TypeMeta
-// +k8s:validation-gen-nolint
 // +groupName=workshop.example.com
 package v1alpha1

@@ -11,7 +11,5 @@
 // +k8s:deepcopy-gen=package
 // +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
 // +k8s:defaulter-gen=TypeMeta
-// +k8s:validation-gen=TypesWithField=TypeMeta
-// +k8s:validation-gen-nolint
 // +groupName=workshop.example.com
 package v1beta1

@@ -18,11 +18,13 @@ import (
 
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
+	utilruntime.Must(validation.AddToScheme(scheme))
 	return scheme
 }
 

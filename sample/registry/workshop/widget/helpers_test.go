@@ -20,12 +20,14 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	subresource.AddScaleToScheme(scheme)
 	utilruntime.Must(install.AddToScheme(scheme))
+	utilruntime.Must(validation.AddToScheme(scheme))
 	utilruntime.Must(addSelectableFields(scheme))
 	return scheme
 }

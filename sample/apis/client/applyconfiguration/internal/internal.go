@@ -25,6 +25,451 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.example.workshop.v1.Gadget
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.example.workshop.v1.GadgetSpec
+      default: {}
+- name: com.example.workshop.v1.GadgetSpec
+  map:
+    fields:
+    - name: precision
+      type:
+        scalar: numeric
+      default: 2
+    - name: purpose
+      type:
+        scalar: string
+      default: ""
+- name: com.example.workshop.v1.Widget
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.example.workshop.v1.WidgetSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.example.workshop.v1.WidgetStatus
+      default: {}
+- name: com.example.workshop.v1.WidgetPart
+  map:
+    fields:
+    - name: material
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: quantity
+      type:
+        scalar: numeric
+      default: 1
+- name: com.example.workshop.v1.WidgetSpec
+  map:
+    fields:
+    - name: grade
+      type:
+        scalar: string
+      default: Standard
+    - name: maxReplicas
+      type:
+        scalar: numeric
+    - name: model
+      type:
+        scalar: string
+      default: ""
+    - name: parts
+      type:
+        list:
+          elementType:
+            namedType: com.example.workshop.v1.WidgetPart
+          elementRelationship: associative
+          keys:
+          - name
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 1
+- name: com.example.workshop.v1.WidgetStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: readyReplicas
+      type:
+        scalar: numeric
+      default: 0
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 0
+    - name: selector
+      type:
+        scalar: string
+- name: com.example.workshop.v1alpha1.Widget
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.example.workshop.v1alpha1.WidgetSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.example.workshop.v1alpha1.WidgetStatus
+      default: {}
+- name: com.example.workshop.v1alpha1.WidgetPart
+  map:
+    fields:
+    - name: count
+      type:
+        scalar: numeric
+      default: 1
+    - name: name
+      type:
+        scalar: string
+      default: ""
+- name: com.example.workshop.v1alpha1.WidgetScale
+  map:
+    fields:
+    - name: desired
+      type:
+        scalar: numeric
+      default: 1
+    - name: limit
+      type:
+        scalar: numeric
+- name: com.example.workshop.v1alpha1.WidgetSpec
+  map:
+    fields:
+    - name: design
+      type:
+        scalar: string
+      default: ""
+    - name: parts
+      type:
+        list:
+          elementType:
+            namedType: com.example.workshop.v1alpha1.WidgetPart
+          elementRelationship: associative
+          keys:
+          - name
+    - name: quality
+      type:
+        scalar: string
+      default: Standard
+    - name: remark
+      type:
+        scalar: string
+    - name: scale
+      type:
+        namedType: com.example.workshop.v1alpha1.WidgetScale
+      default: {}
+- name: com.example.workshop.v1alpha1.WidgetStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: readyReplicas
+      type:
+        scalar: numeric
+      default: 0
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 0
+    - name: selector
+      type:
+        scalar: string
+- name: com.example.workshop.v1beta1.Widget
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.example.workshop.v1beta1.WidgetSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.example.workshop.v1beta1.WidgetStatus
+      default: {}
+- name: com.example.workshop.v1beta1.WidgetPart
+  map:
+    fields:
+    - name: material
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: quantity
+      type:
+        scalar: numeric
+      default: 1
+- name: com.example.workshop.v1beta1.WidgetSpec
+  map:
+    fields:
+    - name: grade
+      type:
+        scalar: string
+      default: Standard
+    - name: maxReplicas
+      type:
+        scalar: numeric
+    - name: model
+      type:
+        scalar: string
+      default: ""
+    - name: parts
+      type:
+        list:
+          elementType:
+            namedType: com.example.workshop.v1beta1.WidgetPart
+          elementRelationship: associative
+          keys:
+          - name
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 1
+- name: com.example.workshop.v1beta1.WidgetStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: readyReplicas
+      type:
+        scalar: numeric
+      default: 0
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 0
+    - name: selector
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+  map:
+    fields:
+    - name: lastTransitionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: message
+      type:
+        scalar: string
+      default: ""
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: reason
+      type:
+        scalar: string
+      default: ""
+    - name: status
+      type:
+        scalar: string
+      default: ""
+    - name: type
+      type:
+        scalar: string
+      default: ""
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: fieldsType
+      type:
+        scalar: string
+    - name: fieldsV1
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
+    - name: manager
+      type:
+        scalar: string
+    - name: operation
+      type:
+        scalar: string
+    - name: subresource
+      type:
+        scalar: string
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: creationTimestamp
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: deletionGracePeriodSeconds
+      type:
+        scalar: numeric
+    - name: deletionTimestamp
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: finalizers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: generateName
+      type:
+        scalar: string
+    - name: generation
+      type:
+        scalar: numeric
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: managedFields
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
+          elementRelationship: atomic
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: ownerReferences
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference
+          elementRelationship: associative
+          keys:
+          - uid
+    - name: resourceVersion
+      type:
+        scalar: string
+    - name: selfLink
+      type:
+        scalar: string
+    - name: uid
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: blockOwnerDeletion
+      type:
+        scalar: boolean
+    - name: controller
+      type:
+        scalar: boolean
+    - name: kind
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: uid
+      type:
+        scalar: string
+      default: ""
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+  scalar: untyped
 - name: __untyped_atomic_
   scalar: untyped
   list:

@@ -17,7 +17,7 @@ import (
 )
 
 type Interface interface {
-	Discovery() discovery.DiscoveryInterfaces
+	Discovery() discovery.DiscoveryInterface
 	WorkshopV1() workshopv1.WorkshopV1Interface
 	WorkshopV1alpha1() workshopv1alpha1.WorkshopV1alpha1Interface
 	WorkshopV1beta1() workshopv1beta1.WorkshopV1beta1Interface
@@ -47,7 +47,7 @@ func (c *Clientset) WorkshopV1beta1() workshopv1beta1.WorkshopV1beta1Interface {
 }
 
 // Discovery retrieves the DiscoveryClient
-func (c *Clientset) Discovery() discovery.DiscoveryInterfaces {
+func (c *Clientset) Discovery() discovery.DiscoveryInterface {
 	if c == nil {
 		return nil
 	}

@@ -5,8 +5,11 @@
 package v1
 
 import (
+	internal "example.com/extension-apiserver/sample/apis/client/applyconfiguration/internal"
+	workshopv1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	apismetav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -15,7 +18,7 @@ import (
 //
 // Gadget is the smallest complete kind: cluster-scoped, one version, no subresource.
 type GadgetApplyConfiguration struct {
-	metav1.TypeMetaApplyConfiguration `json:""`
+	metav1.TypeMetaApplyConfiguration `json:",inline"`
 	// Standard object's metadata.
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is the desired state.
@@ -30,6 +33,40 @@ func Gadget(name string) *GadgetApplyConfiguration {
 	b.WithKind("Gadget")
 	b.WithAPIVersion("workshop.example.com/v1")
 	return b
+}
+
+// ExtractGadgetFrom extracts the applied configuration owned by fieldManager from
+// gadget for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// gadget must be a unmodified Gadget API object that was retrieved from the Kubernetes API.
+// ExtractGadgetFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractGadgetFrom(gadget *workshopv1.Gadget, fieldManager string, subresource string) (*GadgetApplyConfiguration, error) {
+	b := &GadgetApplyConfiguration{}
+	err := managedfields.ExtractInto(gadget, internal.Parser().Type("com.example.workshop.v1.Gadget"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(gadget.Name)
+
+	b.WithKind("Gadget")
+	b.WithAPIVersion("workshop.example.com/v1")
+	return b, nil
+}
+
+// ExtractGadget extracts the applied configuration owned by fieldManager from
+// gadget. If no managedFields are found in gadget for fieldManager, a
+// GadgetApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// gadget must be a unmodified Gadget API object that was retrieved from the Kubernetes API.
+// ExtractGadget provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractGadget(gadget *workshopv1.Gadget, fieldManager string) (*GadgetApplyConfiguration, error) {
+	return ExtractGadgetFrom(gadget, fieldManager, "")
 }
 
 func (b GadgetApplyConfiguration) IsApplyConfiguration() {}

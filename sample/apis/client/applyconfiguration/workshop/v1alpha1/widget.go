@@ -5,8 +5,11 @@
 package v1alpha1
 
 import (
+	internal "example.com/extension-apiserver/sample/apis/client/applyconfiguration/internal"
+	workshopv1alpha1 "example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -15,7 +18,7 @@ import (
 //
 // Widget is the sample that shows everything an aggregated API can do.
 type WidgetApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration `json:""`
+	v1.TypeMetaApplyConfiguration `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
@@ -34,6 +37,53 @@ func Widget(name, namespace string) *WidgetApplyConfiguration {
 	b.WithKind("Widget")
 	b.WithAPIVersion("workshop.example.com/v1alpha1")
 	return b
+}
+
+// ExtractWidgetFrom extracts the applied configuration owned by fieldManager from
+// widget for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// widget must be a unmodified Widget API object that was retrieved from the Kubernetes API.
+// ExtractWidgetFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractWidgetFrom(widget *workshopv1alpha1.Widget, fieldManager string, subresource string) (*WidgetApplyConfiguration, error) {
+	b := &WidgetApplyConfiguration{}
+	err := managedfields.ExtractInto(widget, internal.Parser().Type("com.example.workshop.v1alpha1.Widget"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(widget.Name)
+	b.WithNamespace(widget.Namespace)
+
+	b.WithKind("Widget")
+	b.WithAPIVersion("workshop.example.com/v1alpha1")
+	return b, nil
+}
+
+// ExtractWidget extracts the applied configuration owned by fieldManager from
+// widget. If no managedFields are found in widget for fieldManager, a
+// WidgetApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// widget must be a unmodified Widget API object that was retrieved from the Kubernetes API.
+// ExtractWidget provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractWidget(widget *workshopv1alpha1.Widget, fieldManager string) (*WidgetApplyConfiguration, error) {
+	return ExtractWidgetFrom(widget, fieldManager, "")
+}
+
+// ExtractWidgetScale extracts the applied configuration owned by fieldManager from
+// widget for the scale subresource.
+func ExtractWidgetScale(widget *workshopv1alpha1.Widget, fieldManager string) (*WidgetApplyConfiguration, error) {
+	return ExtractWidgetFrom(widget, fieldManager, "scale")
+}
+
+// ExtractWidgetStatus extracts the applied configuration owned by fieldManager from
+// widget for the status subresource.
+func ExtractWidgetStatus(widget *workshopv1alpha1.Widget, fieldManager string) (*WidgetApplyConfiguration, error) {
+	return ExtractWidgetFrom(widget, fieldManager, "status")
 }
 
 func (b WidgetApplyConfiguration) IsApplyConfiguration() {}

@@ -20,39 +20,11 @@ import (
 )
 
 // GadgetInformer provides access to a shared informer and lister for
-// Gadgets. Prefer using the type-safe variant (see [TypedGadgetInformer]).
+// Gadgets.
 type GadgetInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() workshopv1.GadgetLister
 }
-
-// TypedGadgetInformer provides access to a shared informer and lister for
-// Gadgets, including the type-safe TypedInformer variant.
-// It is a superset of GadgetInformer.
-type TypedGadgetInformer interface {
-	Informer() cache.SharedIndexInformer
-	TypedInformer() GadgetIndexInformer
-	Lister() workshopv1.GadgetLister
-}
-
-// GadgetIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
-// with type-safe variants of several methods.
-type GadgetIndexInformer cache.TypedSharedIndexInformer[*apisworkshopv1.Gadget]
-
-// GadgetHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for Gadget.
-type GadgetHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*apisworkshopv1.Gadget]
-
-// GadgetDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for Gadget.
-type GadgetDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*apisworkshopv1.Gadget]
-
-// GadgetFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for Gadget.
-type GadgetFilteringHandler = cache.TypedFilteringResourceEventHandler[*apisworkshopv1.Gadget]
-
-// GadgetIndexers is a specialization of [cache.TypedIndexers] for Gadget.
-type GadgetIndexers = cache.TypedIndexers[*apisworkshopv1.Gadget]
-
-// DeletedGadget is a specialization of [cache.DeletedObject] for Gadget.
-type DeletedGadget = cache.DeletedObject[*apisworkshopv1.Gadget]
 
 type gadgetInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -62,49 +34,25 @@ type gadgetInformer struct {
 // NewGadgetInformer constructs a new informer for Gadget type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedGadgetInformer]).
 func NewGadgetInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
-}
-
-// NewTypedGadgetInformer constructs a new informer for Gadget type.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedGadgetInformer(client versioned.Interface, resyncPeriod time.Duration, indexers GadgetIndexers) GadgetIndexInformer {
-	return NewTypedGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredGadgetInformer constructs a new informer for Gadget type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredGadgetInformer]).
 func NewFilteredGadgetInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewTypedGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
-}
-
-// NewTypedFilteredGadgetInformer constructs a new informer for Gadget type.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedFilteredGadgetInformer(client versioned.Interface, resyncPeriod time.Duration, indexers GadgetIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) GadgetIndexInformer {
-	return NewTypedGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
+	return NewGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
 }
 
 // NewGadgetInformerWithOptions constructs a new informer for Gadget type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedGadgetInformerWithOptions]).
 func NewGadgetInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
-	return NewTypedGadgetInformerWithOptions(client, options)
-}
-
-// NewTypedGadgetInformerWithOptions constructs a new informer for Gadget type with additional options.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedGadgetInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) GadgetIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "gadgets"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewTypedSharedIndexInformer[*apisworkshopv1.Gadget](cache.NewSharedIndexInformerWithOptions(
+	return cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts metav1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -137,57 +85,17 @@ func NewTypedGadgetInformerWithOptions(client versioned.Interface, options inter
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	))
+	)
 }
 
 func (f *gadgetInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewTypedGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewGadgetInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *gadgetInformer) Informer() cache.SharedIndexInformer {
-	return f.TypedInformer()
-}
-
-func (f *gadgetInformer) TypedInformer() GadgetIndexInformer {
-	return cache.NewTypedSharedIndexInformer[*apisworkshopv1.Gadget](f.factory.InformerFor(&apisworkshopv1.Gadget{}, f.defaultInformer))
+	return f.factory.InformerFor(&apisworkshopv1.Gadget{}, f.defaultInformer)
 }
 
 func (f *gadgetInformer) Lister() workshopv1.GadgetLister {
 	return workshopv1.NewGadgetLister(f.Informer().GetIndexer())
-}
-
-// ToTypedGadgetInformer converts an untyped informer into a TypedGadgetInformer.
-//
-// WARNING: this conversion is only safe if the informer handles objects of type
-// *Gadget. If that is not the case, calling type-safe methods of the returned
-// TypedGadgetInformer leads to runtime panics. A safer alternative is to pass
-// around a TypedGadgetInformer instances that was obtained from a
-// SharedInformerFactory.
-func ToTypedGadgetInformer(informer GadgetInformer) TypedGadgetInformer {
-	if informer, ok := informer.(TypedGadgetInformer); ok {
-		return informer
-	}
-	return &gadgetTypedInformerAdapter{informer}
-}
-
-type gadgetTypedInformerAdapter struct {
-	GadgetInformer
-}
-
-func (a *gadgetTypedInformerAdapter) TypedInformer() GadgetIndexInformer {
-	return cache.NewTypedSharedIndexInformer[*apisworkshopv1.Gadget](a.Informer())
-}
-
-// ToGadgetIndexInformer converts an untyped informer into a GadgetIndexInformer.
-//
-// WARNING: this conversion is only safe if the informer handles objects of type
-// *Gadget. If that is not the case, calling type-safe methods of the returned
-// GadgetIndexInformer leads to runtime panics. A safer alternative is to pass
-// around a GadgetIndexInformer instances that was obtained from a
-// SharedInformerFactory.
-func ToGadgetIndexInformer(informer cache.SharedIndexInformer) GadgetIndexInformer {
-	if informer, ok := informer.(GadgetIndexInformer); ok {
-		return informer
-	}
-	return cache.NewTypedSharedIndexInformer[*apisworkshopv1.Gadget](informer)
 }

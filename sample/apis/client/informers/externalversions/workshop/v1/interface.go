@@ -11,9 +11,9 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Gadgets returns a GadgetInformer.
-	Gadgets() TypedGadgetInformer
+	Gadgets() GadgetInformer
 	// Widgets returns a WidgetInformer.
-	Widgets() TypedWidgetInformer
+	Widgets() WidgetInformer
 }
 
 type version struct {
@@ -27,12 +27,12 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Gadgets returns a TypedGadgetInformer.
-func (v *version) Gadgets() TypedGadgetInformer {
+// Gadgets returns a GadgetInformer.
+func (v *version) Gadgets() GadgetInformer {
 	return &gadgetInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
-// Widgets returns a TypedWidgetInformer.
-func (v *version) Widgets() TypedWidgetInformer {
+// Widgets returns a WidgetInformer.
+func (v *version) Widgets() WidgetInformer {
 	return &widgetInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }

@@ -11,7 +11,7 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Widgets returns a WidgetInformer.
-	Widgets() TypedWidgetInformer
+	Widgets() WidgetInformer
 }
 
 type version struct {
@@ -25,7 +25,7 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Widgets returns a TypedWidgetInformer.
-func (v *version) Widgets() TypedWidgetInformer {
+// Widgets returns a WidgetInformer.
+func (v *version) Widgets() WidgetInformer {
 	return &widgetInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
