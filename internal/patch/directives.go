@@ -148,7 +148,7 @@ func inOrder(list, order []any, key string) bool {
 		if key != "" {
 			v = object[key]
 		}
-		for next < len(order) && !(isScalar(v) && v == keyOf(order[next], key)) {
+		for next < len(order) && (!isScalar(v) || v != keyOf(order[next], key)) {
 			next++
 		}
 		if next == len(order) {

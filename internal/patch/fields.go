@@ -3,6 +3,7 @@
 package patch
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,16 +34,13 @@ func fieldsOf(t reflect.Type) map[string]structField {
 		return fields.(map[string]structField)
 	}
 	fields := map[string]structField{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.PkgPath != "" && !f.Anonymous, name == "-" && options == "":
 			continue
 		case name == "" && (f.Anonymous || slices.Contains(strings.Split(options, ","), "inline")):
-			for name, inner := range fieldsOf(element(f.Type)) {
-				fields[name] = inner
-			}
+			maps.Copy(fields, fieldsOf(element(f.Type)))
 			continue
 		case name == "":
 			name = f.Name

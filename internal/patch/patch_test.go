@@ -19,7 +19,7 @@ import (
 // object has a field of each kind that a project's type may have.
 type object struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
 	embedded          `json:",inline"`
 
 	Int32   int32   `json:"int32,omitempty"`
@@ -31,10 +31,10 @@ type object struct {
 	Bool    *bool   `json:"bool,omitempty"`
 	Text    text    `json:"text,omitempty"`
 
-	Port intstr.IntOrString   `json:"port,omitempty"`
-	Size resource.Quantity    `json:"size,omitempty"`
+	Port intstr.IntOrString   `json:"port"`
+	Size resource.Quantity    `json:"size"`
 	At   *metav1.Time         `json:"at,omitempty"`
-	Raw  runtime.RawExtension `json:"raw,omitempty"`
+	Raw  runtime.RawExtension `json:"raw"`
 	Data []byte               `json:"data,omitempty"`
 
 	Labels map[string]string   `json:"labels,omitempty"`
@@ -58,7 +58,7 @@ type object struct {
 	Raws   []runtime.RawExtension `json:"raws,omitempty"`
 
 	Spec     part  `json:"spec"`
-	Replaced part  `json:"replaced,omitempty" patchStrategy:"replace"`
+	Replaced part  `json:"replaced" patchStrategy:"replace"`
 	Retained *part `json:"retained,omitempty" patchStrategy:"retainKeys"`
 }
 

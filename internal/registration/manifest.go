@@ -12,15 +12,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const manifestHeader = `# Generated from the API: its versions as APIServices, without a caBundle, which a component for certificates fills in. The
-# first object is not applied: components write from it what belongs to an API.
+const manifestHeader = `# Generated from the API: its versions as APIServices, without a caBundle, which a component for certificates fills in, and the right of the
+# server to read its own API, for admission policies that have parameters in it. The first object is not applied: components write from it
+# what belongs to an API.
 `
 
 // The names in manifests/base, to which a project's prefix and namespace are given.
 const baseService, baseNamespace = "apiserver", "system"
 
 // Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one of each group first,
-// for the Service in manifests/base, and what components of manifests/ need to know of it.
+// for the Service in manifests/base, the server's right to read the API, and what components of manifests/ need to know of it.
 func Manifest(versions []schema.GroupVersion) ([]byte, error) {
 	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
 	var names, groups []string
@@ -44,6 +45,8 @@ func Manifest(versions []schema.GroupVersion) ([]byte, error) {
 		// Between quotes in the audit policy, whose entries are of one group each.
 		"auditGroups": strings.Join(groups, "'}, {resources: *secret, group: '"),
 	}}
+	role, binding := Reader(versions, baseService, "") // kustomize fills in the namespace
+	objects = append(objects, role, binding)
 	for _, service := range services {
 		objects = append(objects, service)
 	}

@@ -9,10 +9,12 @@ import (
 	"context"
 	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -58,6 +60,28 @@ func APIServices(versions []schema.GroupVersion, backend Backend) []*apiregistra
 		})
 	}
 	return all
+}
+
+// Reader returns the right of a server's ServiceAccount to read the groups that it serves: an admission policy may have its parameters in
+// them, and the server reads these through kube-apiserver.
+func Reader(versions []schema.GroupVersion, account, namespace string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+	groups := sets.New[string]()
+	for _, gv := range versions {
+		groups.Insert(gv.Group)
+	}
+	name := account + "-own-api"
+	role := &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: sets.List(groups), Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace}},
+	}
+	return role, binding
 }
 
 // Apply creates the APIServices, or updates the spec of those that are there.

@@ -76,7 +76,7 @@ func TestStorageErrors(t *testing.T) {
 		}
 	}
 	for _, err := range []error{nil, errors.New("other"), storage.NewKeyNotFoundError("/a", 1), apierrors.NewNotFound(workshop.Resource("gadgets"), "g")} {
-		if got := withStatus(err, true); got != err {
+		if got := withStatus(err, true); !errors.Is(got, err) || fmt.Sprintf("%T", got) != fmt.Sprintf("%T", err) {
 			t.Errorf("got %#v, want %#v unchanged", got, err)
 		}
 	}

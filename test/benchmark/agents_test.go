@@ -96,7 +96,7 @@ func watch(ctx context.Context, b *testing.B, client *http.Client, host string, 
 	if err != nil {
 		b.Fatal(err)
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(req) //nolint:bodyclose // the goroutine closes it
 	if err != nil {
 		b.Fatal(err)
 	}

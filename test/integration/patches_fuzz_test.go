@@ -31,8 +31,8 @@ func FuzzPatches(f *testing.F) {
 	server, targets := patchTargets(f)
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
-	for i := range 48 {
-		f.Add([]byte{byte(i), byte(i * 7), byte(i * 13), byte(i * 29), byte(i), 5, 200, byte(i * 3), byte(i * 11), byte(i * 5)})
+	for i := range byte(48) {
+		f.Add([]byte{i, i * 7, i * 13, i * 29, i, 5, 200, i * 3, i * 11, i * 5})
 	}
 	patchTypes := []types.PatchType{types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.MergePatchType, types.JSONPatchType}
 	f.Fuzz(func(t *testing.T, choices []byte) {

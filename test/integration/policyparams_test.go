@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/extension-apiserver/pkg/envtest"
@@ -156,5 +157,38 @@ func allowParams(t *testing.T, e *envtest.Environment) {
 		if err := rbac.ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), role.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestWidgetPolicyOwnParams: the server may read the API that it serves, so a policy can have its parameters there.
+func TestWidgetPolicyOwnParams(t *testing.T) {
+	namespace := shared.NewNamespace(t)
+	gadget := gadgetCase.object(t, uniqueName(t))
+	gadgets := gadgetCase.client(t, shared.Admin(t), "")
+	if err := unstructured.SetNestedField(gadget.Object, int64(2), "spec", "precision"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gadgets.Delete(context.WithoutCancel(t.Context()), gadget.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	v := withParams(namespace, "own", admissionregistrationv1.Fail, admissionregistrationv1.ParamRef{Name: gadget.GetName(), ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)})
+	v.policy.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: gadgetCase.resource.GroupVersion().String(), Kind: "Gadget"}
+	v.policy.Validations = []admissionregistrationv1.Validation{{Expression: "object.spec.replicas <= params.spec.precision", Message: "at most the precision"}}
+	v.apply(t, shared)
+	waitForPolicies(t, shared, namespace)
+	shared.Eventually(t, "the limit of the gadget", envtest.Patience, func(context.Context) error {
+		create := func(replicas int64) error {
+			_, err := newLabelled(t, shared, widgetCase, namespace, "own").create("w", map[string]any{"replicas": replicas}, dryRun)
+			return err
+		}
+		if err := create(2); err != nil {
+			return err
+		}
+		return denial{policy: namespace + "-own", message: "at most the precision"}.check(create(3))
 	})
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// RemarkAnnotation is where spec.remark is in every other version.
 	RemarkAnnotation = workshop.GroupName + "/remark"
-	// MaterialPrefix, followed by the name of a part, is the annotation that has the part's material in this version only. A client that
+	// MaterialPrefix followed by the name of a part is the annotation that has the part's material, in this version only. A client that
 	// reads an object and writes it back so loses nothing that this version has no field for. Each material has an annotation of its own,
 	// because server-side apply tracks owners by field: in one annotation for all, two managers would own each other's materials.
 	MaterialPrefix = "materials." + workshop.GroupName + "/"

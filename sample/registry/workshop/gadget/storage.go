@@ -33,8 +33,13 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, _ 
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
 		return nil, fmt.Errorf("complete store of gadgets: %w", err)
 	}
-	return map[string]rest.Storage{"gadgets": store}, nil
+	return map[string]rest.Storage{"gadgets": &mainREST{store}}, nil
 }
+
+// mainREST adds to the store the names under which kubectl finds the resource.
+type mainREST struct{ *genericregistry.Store }
+
+func (*mainREST) Categories() []string { return []string{"workshop"} }
 
 // columns is what kubectl get shows.
 var columns = table.Convertor{
