@@ -173,10 +173,18 @@ discovered() {
     [ -n "$found" ] || { echo "discovery has no kind of $group"; return 1; }
   done
 }
+# An object may be refused for a reason of its own: it exists, what it refers to does not, or its kind is read only. Only a server that does
+# not take writes yet is waited for.
 writable() {
-  local object out
+  local object out refused='\((BadRequest|Forbidden|NotFound|MethodNotAllowed|AlreadyExists|Conflict|Invalid)\)'
+  : >"$work/refused"
   for object in "${objects[@]}"; do
-    out=$(k create --dry-run=server -f "$object" 2>&1) || grep -q AlreadyExists <<<"$out" || { echo "$object: $out"; return 1; }
+    out=$(k create --dry-run=server -f "$object" 2>&1) && continue
+    if ! grep -qE "$refused" <<<"$out" || grep -q 'not yet ready to handle request' <<<"$out"; then
+      echo "$object: $out"
+      return 1
+    fi
+    grep -q AlreadyExists <<<"$out" || echo "$object: $out" >>"$work/refused"
   done
 }
 
@@ -205,11 +213,13 @@ apply "$work/apiservices.yaml"
 wait_for "the Jobs" jobs_complete
 wait_for "the APIServices to be Available" available
 wait_for "discovery to show $all" discovered
+# From here on nothing is taken back: clients can use the API.
+created=()
 mapfile -t objects < <(grep -lE "^apiVersion: \"?(${all// /|})/" "$objects_directory"/*.yaml 2>/dev/null)
 if [ ${#objects[@]} -gt 0 ]; then
   wait_for "a write to be accepted (dry run of ${objects[*]})" writable
+  while read -r line; do say "the API works, and refuses $line"; done <"$work/refused"
 else
   say "no write is tried: OBJECTS is '$objects_directory', with no object of $all"
 fi
-created=()
 say "the API $all is ready"

@@ -9,6 +9,8 @@
 # Usage: scripts/image.sh     Variables: scripts/project.sh, and
 #   IMAGE_PREFIX       what comes before /NAME (default: localhost, which no node pulls from)
 #   PLATFORMS          a list such as linux/amd64,linux/arm64; more than one makes an index (default: linux on this architecture)
+#   IMAGE_SOURCE       the address of the server's source, a label of its image (default: the remote origin, if it has an https address)
+#   IMAGE_LICENSES     the server's licenses as an SPDX expression, a label of its image (default: none)
 #   SOURCE_DATE_EPOCH  the time of the image and of its files (default: that of the commit)
 # The same commit, platforms and version of Go give the same digest in every folder.
 set -euo pipefail
@@ -38,7 +40,14 @@ for platform in "${platforms[@]}"; do
   GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen"
 done
 
+# The server is the team's, certgen is the kit's.
+source=${IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null | grep '^https://' | sed 's|//[^/@]*@|//|' || true)} licenses=${IMAGE_LICENSES:-}
+[ "$module" != "$kit" ] || source=https://$kit licenses=Apache-2.0
 for name in "$server_name" certgen; do
+  [ "$name" != certgen ] || source=https://$kit licenses=Apache-2.0
+  labels=()
+  [ -z "$source" ] || labels+=(--label "org.opencontainers.image.source=$source")
+  [ -z "$licenses" ] || labels+=(--label "org.opencontainers.image.licenses=$licenses")
   # A tag has no +, which a version may have.
   ref=$prefix/$name:${version//+/_}
   args=()
@@ -46,9 +55,7 @@ for name in "$server_name" certgen; do
   image=$(bin/image --ref "$ref" --out "bin/images/$name" --created "$created" "${args[@]}" \
     --label "org.opencontainers.image.title=$name" \
     --label "org.opencontainers.image.version=$version" \
-    --label "org.opencontainers.image.revision=$revision" \
-    --label "org.opencontainers.image.source=https://$module" \
-    --label "org.opencontainers.image.licenses=Apache-2.0")
+    --label "org.opencontainers.image.revision=$revision" "${labels[@]}")
   echo "$image"
   bin/sbom --image "$image" --version "$version" --out "bin/images/$name.cdx.json" "$work"/linux/*/"$name"
   echo "$ref" >"bin/images/$name.ref"

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 )
 
 var versionChecks = []Check{
@@ -270,6 +271,18 @@ var limitChecks = []Check{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1", Controller: &yes}, {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: "2", Controller: &yes},
 		})
 	}),
+	{"limits/expect-continue", Optional, "https://www.rfc-editor.org/rfc/rfc9110#field.expect", "A write over HTTP/1.1 with Expect: 100-continue has the status of its response. kube-apiserver gives all writes to aggregated APIs 200.", []need{verbs("create")}, func(s *session) {
+		config := rest.CopyConfig(s.r.target.Config)
+		config.QPS, config.Timeout, config.NextProtos = -1, 0, []string{"http/1.1"}
+		old, err := newEndpoint(config)
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		a := s.do("POST", s.collection(), text("application/json", "{"), header("Expect", "100-continue"), at(old))
+		if a.Code/100 != 4 {
+			s.errorf("a body that is not JSON gets %s, want 4xx", a)
+		}
+	}},
 	{"limits/long-name", Required, names, "A name of more than 253 characters is refused.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetName(strings.Repeat("x", 254))

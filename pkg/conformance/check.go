@@ -65,7 +65,7 @@ func Checks() []Check {
 	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks, fieldValidationChecks, statusChecks,
 		scaleChecks, deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks, watchListChecks, formChecks,
 		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks, kubectlChecks, healthChecks,
-		metricChecks, auditChecks, leakChecks)
+		givenChecks, metricChecks, auditChecks, leakChecks)
 }
 
 // need is what a resource or a target must have for a check. It returns the reason if it has it not.

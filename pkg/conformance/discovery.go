@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -143,13 +144,26 @@ var discoveryChecks = []Check{
 		}
 	}},
 	{"discovery/unknown-resource", Required, concepts, "A resource that is not there is 404.", nil, func(s *session) {
-		s.want(s.do("GET", s.groupPath(s.r.facts.gvr.Version)+"/nosuchresources"), 404)
+		s.want(s.permitted(s.do("GET", s.groupPath(s.r.facts.gvr.Version)+"/nosuchresources")), 404)
 	}},
 	{"discovery/unknown-version", Required, concepts, "A version that is not there is 404.", nil, func(s *session) {
-		s.want(s.do("GET", s.collectionIn("v0nosuch", s.namespace)), 404)
+		s.want(s.permitted(s.do("GET", s.collectionIn("v0nosuch", s.namespace))), 404)
 	}},
 	{"discovery/unknown-subresource", Required, concepts, "A subresource that is not there is 404.", []need{verbs("create")}, func(s *session) {
 		s.want(s.do("GET", s.path(s.create())+"/nosuchsubresource"), 404)
+	}},
+	{"discovery/while-watching", Required, concepts, "Discovery responds within 5 s while 200 watches are open on the same connection.", []need{verbs("list", "watch")}, func(s *session) {
+		version := s.now()
+		for range 200 {
+			s.watchOwn(version, query("timeoutSeconds", "60"))
+		}
+		for _, path := range []string{"/apis", s.groupPath(s.r.facts.gvr.Version)} {
+			began := time.Now()
+			s.want(s.do("GET", path), 200)
+			if took := time.Since(began); took > 5*time.Second {
+				s.errorf("GET %s took %s", path, took.Round(time.Millisecond))
+			}
+		}
 	}},
 	{"discovery/aggregated", Required, kep("3352-aggregated-discovery"), "Aggregated discovery has the resource, with the same kind, scope, names and verbs.", nil, func(s *session) {
 		got, want := s.aggregated(), s.r.facts.resource
@@ -251,6 +265,30 @@ func undescribed(document, schema map[string]any, value any, path string) (out [
 	return out
 }
 
+// dangling returns the references in a document that lead to none of the definitions.
+func dangling(document any, prefix string, definitions map[string]any) []string {
+	missing := map[string]bool{}
+	values := []any{document}
+	for len(values) > 0 {
+		value := values[len(values)-1]
+		values = values[:len(values)-1]
+		switch value := value.(type) {
+		case map[string]any:
+			if ref, ok := value["$ref"].(string); ok {
+				name, local := strings.CutPrefix(ref, prefix)
+				name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+				if _, ok := definitions[name]; local && !ok {
+					missing[name] = true
+				}
+			}
+			values = slices.AppendSeq(values, maps.Values(value))
+		case []any:
+			values = append(values, value...)
+		}
+	}
+	return slices.Sorted(maps.Keys(missing))
+}
+
 var openAPIChecks = []Check{
 	{"openapi/v3", Required, openapis, "OpenAPI v3 has a document for the version, with the paths of the resource.", nil, func(s *session) {
 		_, document := s.schema()
@@ -266,6 +304,45 @@ var openAPIChecks = []Check{
 		for _, path := range wanted {
 			if _, ok := paths[path]; !ok {
 				s.errorf("there is no path %s", path)
+			}
+		}
+	}},
+	{"openapi/references", Required, openapis, "Each reference in OpenAPI v2 and v3 leads to a definition: one that does not breaks clients for the whole cluster.", nil, func(s *session) {
+		v2, v3 := map[string]any{}, map[string]any{}
+		s.decoded(s.do("GET", "/openapi/v2"), &v2)
+		s.decoded(s.do("GET", s.documentURL()), &v3)
+		definitions, _ := v2["definitions"].(map[string]any)
+		schemas, _, _ := unstructured.NestedMap(v3, "components", "schemas")
+		for _, ref := range dangling(v2, "#/definitions/", definitions) {
+			s.errorf("OpenAPI v2 has no definition %s", ref)
+		}
+		for _, ref := range dangling(v3, "#/components/schemas/", schemas) {
+			s.errorf("OpenAPI v3 has no schema %s", ref)
+		}
+	}},
+	{"openapi/kinds", Required, openapis, "Each kind of the version has a definition with its group, version and kind, and none is of an internal version.", nil, func(s *session) {
+		_, document := s.schema()
+		schemas, _, _ := unstructured.NestedMap(document, "components", "schemas")
+		described := map[string]bool{}
+		for name, value := range schemas {
+			candidate, _ := value.(map[string]any)
+			kinds, _, _ := unstructured.NestedSlice(candidate, "x-kubernetes-group-version-kind")
+			for _, k := range kinds {
+				gvk, _ := k.(map[string]any)
+				if gvk["version"] == "__internal" {
+					s.errorf("the schema %s is of the version __internal", name)
+				}
+				if gvk["group"] == s.r.facts.gvr.Group && gvk["version"] == s.r.facts.gvr.Version {
+					described[fmt.Sprint(gvk["kind"])] = true
+				}
+			}
+		}
+		list := metav1.APIResourceList{}
+		s.decoded(s.do("GET", s.groupPath(s.r.facts.gvr.Version)), &list)
+		for _, r := range list.APIResources {
+			own := (r.Group == "" || r.Group == s.r.facts.gvr.Group) && (r.Version == "" || r.Version == s.r.facts.gvr.Version)
+			if own && !strings.Contains(r.Name, "/") && !described[r.Kind] {
+				s.errorf("no schema is of the kind %s", r.Kind)
 			}
 		}
 	}},

@@ -236,7 +236,11 @@ func (s *session) once(method, path string, options ...option) *answer {
 	}
 	resp, line := s.open(ctx, method, path, options...)
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	var err error
+	var data []byte
+	if resp.StatusCode != http.StatusSwitchingProtocols { // what follows is a stream, which the context does not end
+		data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	}
 	last := &s.exchanges[len(s.exchanges)-1]
 	last.Response = cut(data)
 	if err == nil && len(data) == maxAnswer {

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 )
 
 // watchOwn watches what the check made, from a resourceVersion on.
@@ -95,7 +97,8 @@ var watchChecks = []Check{
 			s.errorf("it took %s, want 2 s", took)
 		}
 	}},
-	{"watch/bookmark", Recommended, kep("956-watch-bookmark"), "With allowWatchBookmarks a watch has a bookmark before it times out.", []need{verbs("list", "watch")}, func(s *session) {
+	{"watch/bookmark", Recommended, kep("956-watch-bookmark"), "With allowWatchBookmarks a watch has a bookmark before it times out.", []need{verbs("create", "list", "watch")}, func(s *session) {
+		s.create() // a collection that was never written to may have none
 		w := s.watchOwn(s.now(), query("timeoutSeconds", "4"), query("allowWatchBookmarks", "true"))
 		for {
 			e, ok := w.any()
@@ -210,6 +213,55 @@ var watchChecks = []Check{
 		if e.Type != "ADDED" || e.object().GetName() != want.GetName() {
 			s.errorf("got %s, want ADDED %s or the error 410", e, want.GetName())
 		}
+	}},
+	{"watch/resumed", Required, concepts, "A watch from the resourceVersion of the last event has what came later, and nothing again.", []need{verbs("create", "watch")}, func(s *session) {
+		for range 3 {
+			s.create()
+		}
+		first := s.watchOwn("")
+		var last *unstructured.Unstructured
+		for range 3 {
+			last = first.next().object()
+		}
+		first.cancel()
+		w := s.watchOwn(last.GetResourceVersion())
+		later := s.create()
+		for {
+			e := w.next()
+			if e.object().GetName() == later.GetName() {
+				return
+			}
+			if e.Type == "ADDED" {
+				s.fatalf("got %s again", e)
+			}
+		}
+	}},
+	{"watch/everywhere", Recommended, concepts, "Watches on other connections, which may end at other replicas, see a write within a second.", []need{verbs("create", "list", "watch")}, func(s *session) {
+		var watches []*watcher
+		version := s.now()
+		for range 8 {
+			config := rest.CopyConfig(s.r.target.Config)
+			config.QPS, config.Timeout = -1, 0
+			// Another dialer is another connection.
+			config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+			apart, err := newEndpoint(config)
+			if err != nil {
+				s.fatalf("%v", err)
+			}
+			watches = append(watches, s.watchOwn(version, at(apart)))
+		}
+		slowest := time.Duration(0)
+		for range 3 { // the machine may be slow once
+			name := s.create().GetName()
+			began := time.Now()
+			for _, w := range watches {
+				w.expect("ADDED", name)
+			}
+			if slowest = time.Since(began); slowest <= time.Second {
+				return
+			}
+		}
+		s.errorf("the last of 8 watches saw the object after %s", slowest.Round(time.Millisecond))
 	}},
 	{"watch/malformed-version", Recommended, concepts, "A watch from a resourceVersion that is none is refused with 400 or 422.", []need{verbs("watch")}, func(s *session) {
 		s.refused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"), query("timeoutSeconds", "2")), 400, 422)

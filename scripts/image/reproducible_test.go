@@ -112,12 +112,11 @@ func checkImage(t *testing.T, c checkout, name, version string) {
 	if i.Config.User != "65532:65532" || !reflect.DeepEqual(i.Config.Entrypoint, []string{"/" + name}) {
 		t.Errorf("got user %q and entrypoint %q, want 65532:65532 and /%s", i.Config.User, i.Config.Entrypoint, name)
 	}
-	module := strings.TrimSpace(c.run(t, "go list -m"))
 	want := map[string]string{
 		"org.opencontainers.image.title":    name,
 		"org.opencontainers.image.version":  version,
 		"org.opencontainers.image.revision": strings.TrimSpace(c.run(t, "git rev-parse HEAD")),
-		"org.opencontainers.image.source":   "https://" + module,
+		"org.opencontainers.image.source":   "https://" + strings.TrimSpace(c.run(t, "go list -m")),
 		"org.opencontainers.image.licenses": "Apache-2.0",
 	}
 	if !reflect.DeepEqual(i.Config.Labels, want) {

@@ -24,6 +24,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"example.com/extension-apiserver/pkg/conformance"
@@ -476,6 +479,52 @@ var faults = map[string]fault{
 	"OpenAPI without fields": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		onSchemas(obj, func(schema map[string]any) { delete(schema["properties"].(map[string]any), "spec") })
 	})},
+	"OpenAPI with a reference to nothing": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onSchemas(obj, func(schema map[string]any) {
+			schema["properties"].(map[string]any)["lost"] = map[string]any{"$ref": "#/components/schemas/lost"}
+		})
+	})},
+	"OpenAPI with internal kinds": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		onSchemas(obj, func(schema map[string]any) {
+			kinds := schema["x-kubernetes-group-version-kind"].([]any)
+			schema["x-kubernetes-group-version-kind"] = append(kinds, map[string]any{"group": "workshop.example.com", "version": "__internal", "kind": "Widget"})
+		})
+	})},
+	"tables without a token": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		if obj["kind"] == "Table" {
+			inMetadata(obj, func(metadata map[string]any) { delete(metadata, "continue") })
+		}
+	})},
+	"discovery waits while many watch": {fresh: func() fault {
+		var watches atomic.Int64
+		return fault{instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
+			if req.URL.Query().Get("watch") == "true" {
+				watches.Add(1)
+			} else if req.URL.Path == "/apis" && watches.Load() > 100 {
+				select {
+				case <-req.Context().Done():
+				case <-time.After(10 * time.Second):
+				}
+			}
+			return nil
+		}}
+	}},
+	"events are late": events(func(_ int, e map[string]any) []map[string]any {
+		<-time.After(1200 * time.Millisecond)
+		return []map[string]any{e}
+	}),
+	"an old version folds fields": {instead: func(req *http.Request, next http.RoundTripper) *http.Response {
+		if req.Method != http.MethodPatch || !strings.Contains(req.URL.Path, "/v1alpha1/") {
+			return nil
+		}
+		drop := req.Clone(req.Context())
+		drop.Header.Set("Content-Type", "application/merge-patch+json")
+		setRequestBody(drop, []byte(`{"metadata":{"annotations":{"materials.workshop.example.com/frame":null}}}`))
+		if resp, err := next.RoundTrip(drop); err == nil {
+			_ = resp.Body.Close()
+		}
+		return nil
+	}},
 	"OpenAPI without descriptions": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		onSchemas(obj, func(schema map[string]any) { delete(schema, "description") })
 	})},
@@ -708,6 +757,59 @@ func TestEachCheckFails(t *testing.T) {
 	}
 }
 
+// TestEachGivenCheckFails: the checks of an object that exists pass where none can be created, and each finds a fault.
+func TestEachGivenCheckFails(t *testing.T) {
+	e := envtest.New(t, envtest.Options{})
+	target := one(t, nil, "widgets.v1.workshop.example.com")
+	complete(t, e, &target, nil, auditLogs{})
+	client, err := dynamic.NewForConfig(target.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := target.Sample.DeepCopy()
+	object.SetName("given")
+	widgets := client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "widgets"}).Namespace(e.NewNamespace(t))
+	if target.Sample, err = widgets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	target.Only = []string{"given"}
+	target.Config = rest.CopyConfig(target.Config)
+	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return faulty{fault{instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
+			if req.Method != http.MethodPost {
+				return nil
+			}
+			return answer(req, 403, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"read only","code":403}`))
+		}}, next}
+	})
+	report, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range report.Results {
+		if result.Outcome != conformance.Passed {
+			t.Errorf("without a fault: %s %s: %s", result.ID, result.Outcome, strings.Join(result.Messages, "; "))
+		}
+	}
+	for id, name := range map[string]string{
+		"given/get": "no kind", "given/yaml": "no YAML", "given/protobuf": "no protobuf", "given/table": "no tables", "given/metadata": "no metadata",
+		"given/list": "lists lose the last", "given/list-table": "no tables", "given/label-selector": "no label selectors",
+		"given/field-selector": "no field selectors", "given/missing": "finds whatever is missing", "given/kubectl": "404 is 500",
+	} {
+		t.Run(id, func(t *testing.T) {
+			target := target
+			target.Only, target.CheckTimeout = []string{id}, 6*time.Second
+			report, err := with(t, target, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result := report.Results[0]; result.Outcome != conformance.Failed {
+				t.Errorf("with the fault %q: %s %s", name, result.Outcome, strings.Join(result.Messages, "; "))
+			}
+		})
+	}
+}
+
 // passes: without a fault, the checks pass; a check that always fails finds nothing.
 func passes(t *testing.T, target conformance.Target) {
 	t.Helper()
@@ -717,7 +819,7 @@ func passes(t *testing.T, target conformance.Target) {
 	}
 	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 	for _, result := range report.Results {
-		if result.Outcome == conformance.Skipped {
+		if result.Outcome == conformance.Skipped && !strings.HasPrefix(result.ID, "given/") {
 			t.Errorf("%s is skipped: %s", result.ID, strings.Join(result.Messages, "; "))
 		}
 	}
@@ -737,6 +839,9 @@ func matrix(t *testing.T) (finds map[string]string, without []string) {
 	entries := expectations(t, "expected.yaml")
 	ids := map[string]bool{}
 	for _, check := range conformance.Checks() {
+		if check.Area() == "given" {
+			continue // of TestEachGivenCheckFails
+		}
 		ids[check.ID] = true
 		fails := slices.ContainsFunc(entries, func(e expectation) bool { return slices.Contains(e.Checks, check.ID) })
 		if _, ok := faults[finds[check.ID]]; !ok && !fails {

@@ -112,8 +112,8 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 	}
 }
 
-// TestEachSecurityCheckFails: a server that believes whatever it is told fails all checks but one, and that one fails with a server that
-// believes nobody.
+// TestEachSecurityCheckFails: a server that believes whatever it is told fails all checks but two: one fails with a server that believes
+// nobody, and one with a server that upgrades every connection.
 func TestEachSecurityCheckFails(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()
@@ -133,14 +133,15 @@ func TestEachSecurityCheckFails(t *testing.T) {
 		}}, next}
 	})
 	user := pair(t, e, "client-ca", "somebody")
-	const tokensTaken = "tokens/rights"
+	const tokensTaken, foreignOrigin = "tokens/rights", "transport/foreign-origin"
 	for name, tc := range map[string]struct {
 		answer string
 		only   []string
 		fails  func(id string) bool
 	}{
-		"believes everybody": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: //evil.example.com\r\n\r\n{}", nil, func(id string) bool { return id != tokensTaken }},
-		"believes nobody":    {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", []string{tokensTaken}, func(string) bool { return true }},
+		"believes everybody":     {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: //evil.example.com\r\n\r\n{}", nil, func(id string) bool { return id != tokensTaken && id != foreignOrigin }},
+		"upgrades for everybody": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", []string{foreignOrigin}, func(string) bool { return true }},
+		"believes nobody":        {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", []string{tokensTaken}, func(string) bool { return true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := target
