@@ -236,11 +236,7 @@ func (s *session) once(method, path string, options ...option) *answer {
 	}
 	resp, line := s.open(ctx, method, path, options...)
 	defer resp.Body.Close()
-	var err error
-	var data []byte
-	if resp.StatusCode != http.StatusSwitchingProtocols { // what follows is a stream, which the context does not end
-		data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	}
+	data, err := bodyOf(resp)
 	last := &s.exchanges[len(s.exchanges)-1]
 	last.Response = cut(data)
 	if err == nil && len(data) == maxAnswer {
@@ -251,6 +247,14 @@ func (s *session) once(method, path string, options ...option) *answer {
 		s.fatalf("%s: read the answer: %v", line, err)
 	}
 	return &answer{Code: resp.StatusCode, Header: resp.Header, Body: data, request: line, s: s}
+}
+
+// bodyOf reads a body. What follows a change of the protocol is a stream, which no context ends.
+func bodyOf(resp *http.Response) ([]byte, error) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return nil, nil
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 }
 
 func cut(data []byte) string {

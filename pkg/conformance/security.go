@@ -85,7 +85,7 @@ func (s *session) reach(cert *tls.Certificate, path string, options ...option) *
 	} else {
 		defer resp.Body.Close()
 		a.Code, a.Header = resp.StatusCode, resp.Header
-		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came is judged
+		a.Body, _ = bodyOf(resp) // what came is judged
 		exchange.Code, exchange.Response = a.Code, cut(a.Body)
 	}
 	s.exchanges = append(s.exchanges, exchange)
