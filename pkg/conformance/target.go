@@ -209,7 +209,7 @@ func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	var named *schema.GroupVersionResource
 	if t.Resource != "" {
 		if named, _ = schema.ParseResourceArg(t.Resource); named == nil {
-			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps; a resource without a group ends with a dot: configmaps.v1.", t.Resource))
+			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or configmaps.v1. with a dot at the end for a resource without a group", t.Resource))
 		}
 	}
 	if t.Sample == nil || len(t.Sample.Object) == 0 {
