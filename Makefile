@@ -112,7 +112,7 @@ test-image: ## Build the images twice, once with an empty build cache, and compa
 	go test -tags reproducible -timeout 40m -v ./scripts/image/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz each target for FUZZTIME (default 30s): make fuzz FUZZTIME=5m
+fuzz: needs-test controlplane build ## Fuzz each target for FUZZTIME (default 30s): make fuzz FUZZTIME=5m
 	@FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
 
 .PHONY: verify

@@ -23,7 +23,7 @@ const (
 	production = "OVERLAY=sample/manifests/production"
 	// perPhase and inAll are how many requests are sent while something is replaced, and in all, at least.
 	perPhase, inAll = 300, 20_000
-	// period is longer than elsewhere: CI computes beside this, and kubelets are what is waited for. It is 40 requests a second.
+	// period is longer than elsewhere, because kubelets are what is waited for: 40 requests a second.
 	period = 100 * time.Millisecond
 )
 

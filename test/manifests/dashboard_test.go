@@ -308,80 +308,15 @@ func alertProblems(t testing.TB, a alert, p panel) []string {
 	return problems
 }
 
-// TestDashboardSchema: the dashboard is one by Grafana's schema, and one with an error is not.
+// TestDashboardSchema: the dashboard is one by Grafana's schema.
 func TestDashboardSchema(t *testing.T) {
 	t.Parallel()
 	cm, _ := dashboards(t, parse(t, render(t, variant{components: []string{"monitoring"}})))
-	text := cm.Data["dashboard.json"]
-	cases := []struct{ from, to, want string }{
-		{"", "", ""},
-		{`"gridPos"`, `"gridpos"`, "panels[0].Panel: unexpected field 'gridpos'"},
-		{`"graphMode"`, `"graph"`, "panels[0].options.graphMode: required field is missing"},
-		{`"multi": true`, `"multi": "yes"`, "templating.list[1].multi: json: cannot unmarshal string"},
-		{`"graphTooltip": 1`, `"graphTooltip": 1, "fiscalYearStartMonth": 13`, "fiscalYearStartMonth: must be < 12"},
-	}
-	var questions []json.RawMessage
-	for _, tc := range cases {
-		questions = append(questions, json.RawMessage(strings.Replace(text, tc.from, tc.to, 1)))
-	}
-	problems := make([]string, len(cases))
-	runMonitoring(t, "schema", questions, &problems)
-	for i, tc := range cases {
-		if got := problems[i]; !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
-			t.Errorf("with %q instead of %q: got %q, want %q", tc.to, tc.from, got, tc.want)
+	var problems []string
+	runMonitoring(t, "schema", []json.RawMessage{json.RawMessage(cm.Data["dashboard.json"])}, &problems)
+	for _, problem := range problems {
+		if problem != "" {
+			t.Error(problem)
 		}
-	}
-}
-
-// TestDashboardFails: each problem of a dashboard is found.
-func TestDashboardFails(t *testing.T) {
-	t.Parallel()
-	v := variant{components: []string{"monitoring"}}
-	text := render(t, v)
-	for _, tc := range []struct{ from, to, want string }{
-		{`grafana_dashboard: "1"`, `grafana_dashboard: "2"`, "there are alerts and no dashboard"},
-		{`"uid": "extension-apiserver"`, `"uid": "other"`, `the uid is "other"`},
-		{`"title": "extension-apiserver"`, `"title": "other"`, `the title is "other"`},
-		{"target-directory: extension-apiserver", "target-directory: other", `the folder is "other"`},
-		{"job='extension-apiserver'}, job)", "job='other'}, job)", `no variables map["job":`},
-		{`"query": "()v1[.]`, `"query": "()v2[.]`, `no variables map["apiservices":`},
-		{`"schemaVersion": 39`, `"schemaVersion": 38`, "schemaVersion 38"},
-		{`"editable": false`, `"editable": true`, "editable false"},
-		{`"id": 2,`, `"id": 1,`, `panel "APIs unavailable": id 1 is used twice`},
-		{`{"x": 3, "y": 0, "w": 3, "h": 4}`, `{"x": 2, "y": 0, "w": 3, "h": 4}`, `panels "Servers up" and "APIs unavailable" overlap`},
-		{`{"x": 21, "y": 0, "w": 3, "h": 4}`, `{"x": 21, "y": 0, "w": 4, "h": 4}`, `panel "Panics": {X:21 Y:0 W:4 H:4} is not within 24 columns`},
-		{`"type": "heatmap"`, `"type": "flamegraph"`, `unexpected type "flamegraph"`},
-		{`"description": "How long requests waited for a seat."`, `"description": ""`, `panel "Time in a queue, p99": title "Time in a queue, p99", description ""`},
-		{`"unit": "bytes"`, `"unit": "byte"`, `panel "Memory": unit "byte"`},
-		{`"uid": "${datasource}"`, `"uid": "prometheus"`, `panel "Servers up": data source {Type:prometheus UID:prometheus}`},
-		{"sum by (code) (rate(apiserver_request_total", "sum by code (rate(apiserver_request_total", "parse error: unexpected identifier"},
-		{"$__range", "$__interval", "Panics: sum(increase({__name__=~\".+_panics_total\",job=~\"JOB\",namespace=~\"NAMESPACE\",instance=~\"INSTANCE\"}[$__interval]))"},
-		{"label_values(up{job=~", "query_result(up{job=~", "variable namespace: query_result"},
-		{"go_goroutines", "go_goroutine", "Goroutines: go_goroutine is not in the table"},
-		{"go_goroutines", "go_goroutine", "go_goroutines of docs/production.md is on no panel"},
-		{`go_goroutines{job=~\"$job\",`, "go_goroutines{", "Goroutines: go_goroutines is asked for without job"},
-		{"{{reason}}", "{{cause}}", "Requests answered 429: the legend has cause"},
-		{"Alert ExtensionAPIServerReviewsFail:", "Alert:", "no panel names the alert ExtensionAPIServerReviewsFail"},
-		{"Alert ExtensionAPIServerDown:", "Alert ExtensionAPIServerGone:", "the alert ExtensionAPIServerGone, which there is not"},
-		{"#401-403)", "#402)", `panel "Reviews that fail": description`},
-		{"for: 10m", "for: 20m", `and for "20m"`},
-		{"rate(apiserver_request_total{job='", "rate(apiserver_watch_events_total{job='", `panel "Failed requests" does not show apiserver_watch_events_total`},
-		{`"value": 0.05}`, `"value": 0.06}`, `panel "Failed requests": [green red from 0.06], want red from 0.05 on`},
-		{"> 259200", "> 86400", `panel "Certificate looked after": [green red from 259200], want red from 86400 on`},
-		{`{"color": "red", "value": 0.001}`, `{"color": "red", "value": 0}`, `panel "Reviews that fail": [green red from 0], want red above 0`},
-		{`{"color": "red", "value": null}`, `{"color": "green", "value": null}`, `panel "Servers": [green green from 1], want red below 1`},
-		{"memory: 512Mi", "memory: 640Mi", `panel "Memory": [green red from 5.36870912e+08], want red from the limit 6.7108864e+08 on`},
-	} {
-		t.Run(tc.want, func(t *testing.T) {
-			t.Parallel()
-			broken := strings.ReplaceAll(text, tc.from, tc.to)
-			if broken == text {
-				t.Fatalf("%q is not in:\n%s", tc.from, text)
-			}
-			problems := dashboardProblems(rendered{t, v, parse(t, broken)})
-			if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, tc.want) }) {
-				t.Errorf("with %q instead of %q: got %q, want a problem with %q", tc.to, tc.from, problems, tc.want)
-			}
-		})
 	}
 }

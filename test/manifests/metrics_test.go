@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -102,36 +101,6 @@ func (q question) missing(watched map[string]string, scraped map[string]families
 		}
 	}
 	return problems
-}
-
-// TestMissing: metrics and labels that nobody has are found.
-func TestMissing(t *testing.T) {
-	t.Parallel()
-	server, err := parseMetrics("# TYPE a_total counter\na_total{code=\"200\"} 1\n# TYPE b histogram\nb_bucket{verb=\"GET\",le=\"+Inf\"} 1\nb_sum{verb=\"GET\"} 1\nb_count{verb=\"GET\"} 1\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	watched := map[string]string{"a_total": "the server", "b": "the server", "c": "the server", "d": "another"}
-	cases := map[string]string{
-		`sum by (code) (rate(a_total{job="x",code=~"5.."}[5m]))`:          "",
-		`histogram_quantile(0.9, sum by (le, verb) (rate(b_bucket[5m])))`: "",
-		`rate(b_count[5m])`:                        "",
-		`d{whatever="x"}`:                          "",
-		`rate({__name__=~"._total"}[5m])`:          "",
-		`a_total{verb="GET"}`:                      `it: a_total has no labels [verb]`,
-		`sum by (resource) (b_sum) / sum(a_total)`: "it: b_sum has no labels [resource]\nit: a_total has no labels [resource]",
-		`c`:        `it: "the server" has no metric c`,
-		`e_total`:  `it: "" has no metric e_total`,
-		`b_bucket`: "",
-	}
-	parsePromQL(t, slices.Collect(maps.Keys(cases))...) // all at once
-	for expression, want := range cases {
-		q := question{by: "it", query: parsePromQL(t, expression)[0]}
-		got := errors.Join(q.missing(watched, map[string]families{"the server": server})...)
-		if got == nil && want != "" || got != nil && got.Error() != want {
-			t.Errorf("%s: got %v, want %q", expression, got, want)
-		}
-	}
 }
 
 // haveRejected makes a priority level without seats, of which a request gets one only while no other has it, and waits until the server has

@@ -29,7 +29,7 @@ func TestClientLibraries(t *testing.T) {
 	}
 	namespace := e.NewNamespace(t)
 	for name, get := range map[string]string{
-		"newest": "k8s.io/client-go@latest sigs.k8s.io/controller-runtime@latest",
+		"newest": "k8s.io/client-go@upgrade sigs.k8s.io/controller-runtime@upgrade",
 		// A program may stay behind: it compiles the module with older libraries than its go.mod requires.
 		"1.36": "k8s.io/client-go@v0.36.3 sigs.k8s.io/controller-runtime@v0.24.1",
 	} {
