@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -186,7 +185,7 @@ func (c *checker) deletedElements(v any, f structField) {
 // mergedElement checks an element of a list that is merged by a key, or as a set of scalars if there is none.
 func (c *checker) mergedElement(v any, elem reflect.Type, key string) {
 	object, _ := v.(map[string]any)
-	if _, ok := object[patchDirective]; ok {
+	if _, ok := object[patchDirective]; ok && key != "" {
 		if c.patchDirective(object) {
 			return
 		}
@@ -267,7 +266,7 @@ func isObject(t reflect.Type) bool {
 
 func isScalar(v any) bool {
 	switch v.(type) {
-	case string, bool, int64, float64, json.Number:
+	case string, bool, int64, float64:
 		return true
 	}
 	return false

@@ -39,7 +39,7 @@ func fieldsOf(t reflect.Type) map[string]structField {
 		switch {
 		case f.PkgPath != "" && !f.Anonymous, name == "-" && options == "":
 			continue
-		case name == "" && (f.Anonymous || slices.Contains(strings.Split(options, ","), "inline")):
+		case name == "" && f.Anonymous && element(f.Type).Kind() == reflect.Struct:
 			maps.Copy(fields, fieldsOf(element(f.Type)))
 			continue
 		case name == "":

@@ -3,10 +3,8 @@
 package patch
 
 import (
-	"encoding/json"
 	"math"
 	"reflect"
-	"strings"
 )
 
 // maxExact is the first integer that a float64 may stand for although it is not what was written.
@@ -36,31 +34,8 @@ func scalar(v any, t reflect.Type) string {
 		return integer(n, t)
 	case float64:
 		return float(n, t)
-	case json.Number:
-		return number(n, t)
 	}
 	return "must be a number"
-}
-
-// number returns what is wrong with a number that the library reads as a float64.
-func number(n json.Number, t reflect.Type) string {
-	if i, err := n.Int64(); err == nil {
-		if detail := integer(i, t); detail != "" || isFloat(t) || exactly(i) {
-			return detail
-		}
-		return inexact
-	}
-	f, err := n.Float64()
-	if err != nil {
-		return err.Error()
-	}
-	return float(f, t)
-}
-
-// exactly reports whether a float64 holds i. Near the end of int64 it is rounded to what int64 does not hold.
-func exactly(i int64) bool {
-	f := float64(i)
-	return f < math.MaxInt64 && int64(f) == i
 }
 
 func isInteger(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 }
@@ -92,18 +67,15 @@ func float(f float64, t reflect.Type) string {
 
 func outOfRange(t reflect.Type) string { return "must be in the range of " + t.Kind().String() }
 
-// exact adds an error for each integer in v that the library rounds: a float64 in the range of uint64 that int64 does not hold, and
-// what a float64 does not hold where the library reads numbers as such.
+// exact adds an error for each integer in v that the decoder rounded: one in the range of uint64 that int64 does not hold.
 func (c *checker) exact(v any) {
-	rounded := false
+	if c.full() {
+		return
+	}
 	switch v := v.(type) {
 	case float64:
-		rounded = math.Abs(v) >= math.MaxInt64 && math.Abs(v) <= math.MaxUint64
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			rounded = !exactly(i)
-		} else {
-			rounded = !strings.ContainsAny(v.String(), ".eE")
+		if math.Abs(v) >= math.MaxInt64 && math.Abs(v) <= math.MaxUint64 {
+			c.wrong(v, inexact)
 		}
 	case map[string]any:
 		for key, v := range v {
@@ -117,8 +89,5 @@ func (c *checker) exact(v any) {
 			c.exact(v)
 			c.leave()
 		}
-	}
-	if rounded {
-		c.wrong(v, inexact)
 	}
 }

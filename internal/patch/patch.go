@@ -10,17 +10,23 @@ package patch
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 const (
-	// maxErrors and maxText, in bytes, bound the response to a patch of which nothing fits.
+	// maxErrors, maxText, in bytes, and maxSteps, at each end of a path, bound the response to a patch of which nothing fits.
 	maxErrors = 10
 	maxText   = 128
+	maxSteps  = 16
+	// maxMerged is the number of elements of a list that is merged: the library compares each with each other.
+	maxMerged = 10_000
 )
 
 // Strategic checks a strategic merge patch of an object of the struct type t. Unknown fields are left to the library, which ignores,
@@ -31,8 +37,7 @@ func Strategic(patch map[string]any, t reflect.Type) field.ErrorList {
 	return c.errs
 }
 
-// Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range of its field.
-// Numbers may be json.Number: the library reads them as float64, so an integer that a float64 does not hold is an error. Fields,
+// Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range of its field. Fields,
 // keys and duplicates are left to the library.
 func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
 	var c checker
@@ -61,6 +66,9 @@ func (c *checker) full() bool   { return len(c.errs) == maxErrors }
 
 // wrong adds an error for the value v at this place.
 func (c *checker) wrong(v any, detail string) {
+	if c.full() {
+		return // a path can be long
+	}
 	c.add(field.TypeInvalid(c.fieldPath(), printable(v), short(detail)))
 }
 
@@ -72,7 +80,13 @@ func (c *checker) add(err *field.Error) {
 
 func (c *checker) fieldPath() *field.Path {
 	var path *field.Path
-	for _, s := range c.path {
+	for i, s := range c.path {
+		if i >= maxSteps && i < len(c.path)-maxSteps {
+			if i == maxSteps {
+				path = path.Child("...")
+			}
+			continue
+		}
 		switch {
 		case s.key:
 			path = path.Key(short(s.name))
@@ -94,6 +108,9 @@ func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 		return
 	}
 	t = element(t)
+	if object, ok := v.(map[string]any); ok && merge && (custom(t) || t.Kind() == reflect.Interface) {
+		merge = c.directives(object, nil)
+	}
 	if merge && unmergeable(v, t) {
 		c.wrong(v, unmerged)
 		return
@@ -153,7 +170,11 @@ func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
 	for name, v := range object {
 		if f, ok := fields[name]; ok && !c.full() {
 			c.enter(step{name: name})
-			c.fits(v, f.typ, f.listMeta, merge && !f.replace)
+			if _, isList := v.([]any); isList && merge && f.replace && unmergeable(v, element(f.typ)) {
+				c.wrong(v, unmerged) // the library looks at the elements before the strategy
+			} else {
+				c.fits(v, f.typ, f.listMeta, merge && !f.replace)
+			}
 			c.leave()
 		}
 	}
@@ -164,6 +185,9 @@ func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
 func (c *checker) mapping(object map[string]any, elem reflect.Type, merge bool) {
 	merged := merge && c.directives(object, nil)
 	for key, v := range object {
+		if c.full() {
+			return
+		}
 		if merge && key == patchDirective || merged && isDirective(key) {
 			continue
 		}
@@ -188,6 +212,14 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 		c.wrong(v, "must be a list")
 		return
 	}
+	switch {
+	case m.merge && len(list) > maxMerged:
+		c.wrong(v, fmt.Sprintf("must have at most %d elements", maxMerged))
+		return
+	case merge && m.merge && m.key == "" && isObject(element(t.Elem())):
+		c.wrong(v, unmerged) // the elements have no merge key
+		return
+	}
 	for i, v := range list {
 		if c.full() {
 			return
@@ -205,10 +237,27 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 // converts adds an error if a type that reads JSON itself, or bytes, do not take v.
 func (c *checker) converts(v any, t reflect.Type) {
 	c.exact(v)
+	// The library converts numbers to such a type itself.
+	if _, isText := v.(string); !isText && isScalar(v) && (isInteger(t) || isFloat(t)) {
+		if detail := scalar(v, t); detail != "" {
+			c.wrong(v, detail)
+			return
+		}
+	}
+	if text, ok := v.(string); ok && t == quantityType && hugeExponent.MatchString(text) {
+		c.wrong(v, "has an exponent that is too large")
+		return
+	}
 	if err := convert(v, t); err != nil {
 		c.wrong(v, err.Error())
 	}
 }
+
+// hugeExponent is one for which a Quantity computes for hours.
+var (
+	hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+	quantityType = reflect.TypeFor[resource.Quantity]()
+)
 
 // convert decodes v as the library does.
 func convert(v any, t reflect.Type) error {
@@ -243,8 +292,6 @@ func printable(v any) any {
 		return "list"
 	case string:
 		return short(v)
-	case json.Number:
-		return short(v.String())
 	}
 	return v
 }

@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -57,7 +56,10 @@ type object struct {
 	Matrix [][]int32              `json:"matrix,omitempty"`
 	Raws   []runtime.RawExtension `json:"raws,omitempty"`
 
-	Spec     part  `json:"spec"`
+	Spec        part                 `json:"spec"`
+	ReplacedRaw runtime.RawExtension `json:"replacedRaw" patchStrategy:"replace"`
+	Clamped     clamped              `json:"clamped,omitempty"`
+
 	Replaced part  `json:"replaced" patchStrategy:"replace"`
 	Retained *part `json:"retained,omitempty" patchStrategy:"retainKeys"`
 }
@@ -67,6 +69,14 @@ type embedded struct {
 }
 
 type text string
+
+// clamped reads JSON itself.
+type clamped int32
+
+func (c *clamped) UnmarshalJSON([]byte) error {
+	*c = 100
+	return nil
+}
 
 type part struct {
 	Name  string            `json:"name,omitempty"`
@@ -119,10 +129,13 @@ var unfitting = []struct{ patch, field string }{
 	{`{"parts":[{"count":1}]}`, "parts[0].name"}, {`{"parts":[{"name":{"a":1}}]}`, "parts[0].name"}, {`{"parts":[{"name":["a"]}]}`, "parts[0].name"}, {`{"parts":[{"name":null}]}`, "parts[0].name"},
 	{`{"parts":[{"name":1}]}`, "parts[0].name"}, {`{"parts":[null]}`, "parts[0]"}, {`{"parts":[[]]}`, "parts[0]"}, {`{"parts":["a"]}`, "parts[0]"}, {`{"parts":{"name":"a"}}`, "parts"},
 	{`{"parts":[{"name":"a","parts":[{"count":1}]}]}`, "parts[0].parts[0].name"}, {`{"parts":[{"$patch":"delete"}]}`, "parts[0].name"}, {`{"parts":[{"$patch":"delete","name":[]}]}`, "parts[0].name"},
-	{`{"required":[null]}`, "required[0]"}, {`{"ports":[{"port":80.0}]}`, "ports[0].port"}, {`{"ports":[{"port":"80"}]}`, "ports[0].port"}, {`{"keyless":[{"name":"a"}]}`, "keyless[0]"},
+	{`{"required":[null]}`, "required[0]"}, {`{"ports":[{"port":80.0}]}`, "ports[0].port"}, {`{"ports":[{"port":"80"}]}`, "ports[0].port"}, {`{"keyless":[{"name":"a"}]}`, "keyless"},
 	{`{"maps":[{"a":"b"}]}`, "maps[0].name"}, {`{"maps":[{"name":{}}]}`, "maps[0].name"}, {`{"set":[null]}`, "set[0]"}, {`{"set":[{}]}`, "set[0]"}, {`{"set":[1]}`, "set[0]"}, {`{"set":[["a"]]}`, "set[0]"},
 	{`{"ints":[1.0]}`, "ints[0]"}, {`{"floats":[1]}`, "floats[0]"}, {`{"mixed":[{}]}`, "mixed[0]"}, {`{"metadata":{"ownerReferences":[{"name":"a"}]}}`, "metadata.ownerReferences[0].uid"},
 	{`{"metadata":{"finalizers":[{}]}}`, "metadata.finalizers[0]"},
+	{`{"keyless":[]}`, "keyless"}, {`{"keyless":[{"$patch":"replace"}]}`, "keyless"}, {`{"set":[{"$patch":"replace"}]}`, "set[0]"}, {`{"size":"1e-1000000000"}`, "size"},
+	{`{"raw":{"$patch":"x"}}`, "raw.$patch"}, {`{"raw":{"$deleteFromPrimitiveList/a":5}}`, "raw.$deleteFromPrimitiveList/a"}, {`{"replacedRaw":[1]}`, "replacedRaw"},
+	{`{"clamped":4294967296}`, "clamped"},
 	// $patch, and what is no directive.
 	{`{"$patch":"merge"}`, "$patch"}, {`{"spec":{"$patch":1}}`, "spec.$patch"}, {`{"spec":{"$patch":{"a":1}}}`, "spec.$patch"}, {`{"labels":{"$patch":"x"}}`, "labels.$patch"},
 	{`{"parts":[{"name":"a","$patch":"merge"}]}`, "parts[0].$patch"}, {`{"parts":[{"name":"a","$patch":[]}]}`, "parts[0].$patch"}, {`{"parts":[{"$patch":null,"name":"a"}]}`, "parts[0].$patch"},
@@ -174,21 +187,15 @@ func TestStrategicRejects(t *testing.T) {
 
 func TestApply(t *testing.T) {
 	for _, tc := range []struct{ configuration, field string }{
-		{`{"int32":2147483647,"int64":9007199254740992,"uint8":255,"float64":1e300,"float32":7,"port":80,"raw":{"a":9007199254740992},"parts":[{"name":"a","count":1.0}]}`, ""},
+		{`{"int32":2147483647,"int64":9007199254740993,"uint8":255,"float64":1e300,"float32":7,"port":80,"raw":{"a":9007199254740993},"parts":[{"name":"a","count":1.0}]}`, ""},
 		{`{"parts":[{"count":1}],"unknown":{"$any":1},"set":["a","a"]}`, ""}, // the library's
-		{`{"int64":-9223372036854775808}`, ""},
+		{`{"int64":-9223372036854775808}`, ""}, {`{"int64":9223372036854775807}`, ""},
 		{`{"int32":4294967296}`, "int32"}, {`{"int32":1.5}`, "int32"}, {`{"int32":1e10}`, "int32"}, {`{"int32":"1"}`, "int32"}, {`{"text":1}`, "text"},
-		{`{"uint8":-1}`, "uint8"}, {`{"float32":1e39}`, "float32"}, {`{"int64":9007199254740993}`, "int64"}, {`{"int64":9223372036854775807}`, "int64"}, {`{"int64":18446744073709551615}`, "int64"},
-		{`{"raw":{"a":[9007199254740993]}}`, "raw.a[0]"}, {`{"raw":{"a":18446744073709551615}}`, "raw.a"}, {`{"parts":[{"name":"a","count":2147483648}]}`, "parts[0].count"},
+		{`{"uint8":-1}`, "uint8"}, {`{"float32":1e39}`, "float32"}, {`{"int64":18446744073709551615}`, "int64"},
+		{`{"raw":{"a":18446744073709551615}}`, "raw.a"}, {`{"parts":[{"name":"a","count":2147483648}]}`, "parts[0].count"},
 		{`{"parts":{"name":"a"}}`, "parts"}, {`{"spec":[]}`, "spec"}, {`{"size":"x"}`, "size"}, {`{"limits":{"a":-2147483649}}`, "limits[a]"},
 	} {
-		var decoded map[string]any
-		d := json.NewDecoder(strings.NewReader(tc.configuration))
-		d.UseNumber()
-		if err := d.Decode(&decoded); err != nil {
-			t.Fatal(err)
-		}
-		errs := Apply(decoded, objectType)
+		errs := Apply(decode(t, tc.configuration), objectType)
 		if tc.field == "" && len(errs) > 0 || tc.field != "" && (len(errs) != 1 || errs[0].Field != tc.field) {
 			t.Errorf("%s: got %v, want an error for %q", tc.configuration, errs, tc.field)
 		}
@@ -198,14 +205,20 @@ func TestApply(t *testing.T) {
 // TestErrorsAreBounded: a response is small, whatever a patch has in it.
 func TestErrorsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
+	deep := any(slicesOf(1e19, 1000))
+	for range 9000 {
+		deep = map[string]any{long[:maxText]: deep}
+	}
 	for _, patch := range []map[string]any{
 		{"labels": map[string]any{long: map[string]any{}}, "text": []any{long}, "at": long, "int32": long, "$" + long: long},
 		{"set": slicesOf(nil, 1000)},
+		{"set": slicesOf("a", maxMerged+1)},
 		{"$patch": "replace", "raw": slicesOf(map[string]any{"a": 1e19}, 1000)},
+		{"$patch": "replace", "raw": deep},
 		{"spec": map[string]any{"$retainKeys": []any{}, long: long}},
 	} {
 		errs := Strategic(patch, objectType)
-		if size := len(errs.ToAggregate().Error()); len(errs) == 0 || len(errs) > maxErrors || size > 8<<10 {
+		if size := len(errs.ToAggregate().Error()); len(errs) == 0 || len(errs) > maxErrors || size > 64<<10 {
 			t.Errorf("got %d errors of %d bytes in all", len(errs), size)
 		}
 	}

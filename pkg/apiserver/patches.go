@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 
+	"go.yaml.in/yaml/v2"
 	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,13 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kjson "sigs.k8s.io/json"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/internal/patch"
 )
@@ -95,18 +96,29 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 		if err != nil {
 			err = apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
 		} else if size := int64(len(body)); size <= limit {
-			if err = decoding.Acquire(req.Context(), size); err != nil {
-				err = apierrors.NewTimeoutError(err.Error(), 1)
-			} else {
-				err = check(body)
-				decoding.Release(size)
-			}
+			err = func() error {
+				if err := decoding.Acquire(req.Context(), size); err != nil {
+					return apierrors.NewTooManyRequests("too many patches at once", 1)
+				}
+				defer decoding.Release(size) // also if a type of the project panics
+				return check(body)
+			}()
 		}
 		if err != nil {
 			responsewriters.RespondWithError(w, req, err, serializer)
 			return
 		}
 		req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
+		defer func() {
+			// The patch fits the type, and the library panics because of what the object has. The reason has the stack.
+			if reason := recover(); reason != nil {
+				if !strings.Contains(fmt.Sprint(reason), "/util/strategicpatch.") {
+					panic(reason)
+				}
+				responsewriters.RespondWithError(w, req, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", schema.GroupResource{}, "",
+					"the patch cannot be merged into the object; send a merge patch, a JSON patch or an apply configuration", 0, false), serializer)
+			}
+		}()
 		handler.ServeHTTP(w, req)
 	})
 }
@@ -145,8 +157,11 @@ func (p *patches) checkOf(req *http.Request) func(body []byte) error {
 	case types.ApplyYAMLPatchType:
 		return func(body []byte) error {
 			var content map[string]any
-			if err := sigsyaml.Unmarshal(body, &content, useNumber); err != nil {
+			if err := utilyaml.Unmarshal(body, &content); err != nil {
 				return nil
+			}
+			if err := stringKeys(body); err != nil {
+				return err
 			}
 			return p.checkApply(content, of, invalid)
 		}
@@ -171,32 +186,37 @@ func (p *patches) checkApply(content map[string]any, of kind, invalid func(field
 	if err := invalid(patch.Apply(content, of.typ)); err != nil {
 		return err
 	}
-	object.Object = floats(content).(map[string]any)
 	if _, err := p.schemas.ObjectToTyped(object); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v", of.Kind, err))
 	}
 	return nil
 }
 
-// floats puts a float64, which the handler reads, in the place of each json.Number.
-func floats(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key := range v {
-			v[key] = floats(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = floats(v[i])
-		}
-	case json.Number:
-		f, _ := v.Float64()
-		return f
+// stringKeys rejects YAML with a key that is not a string. The decoder makes it one, and which of 1 and "1" counts differs from one
+// decoding to the next: the handler could read another value than was checked.
+func stringKeys(body []byte) error {
+	if json.Valid(body) {
+		return nil
 	}
-	return v
-}
-
-func useNumber(d *json.Decoder) *json.Decoder {
-	d.UseNumber()
-	return d
+	var document any
+	if err := yaml.Unmarshal(body, &document); err != nil {
+		return nil
+	}
+	values := []any{document}
+	for len(values) > 0 {
+		value := values[len(values)-1]
+		values = values[:len(values)-1]
+		switch value := value.(type) {
+		case map[any]any:
+			for key, v := range value {
+				if _, ok := key.(string); !ok {
+					return apierrors.NewBadRequest(fmt.Sprintf("the key %v is not a string; write it in quotes", key))
+				}
+				values = append(values, v)
+			}
+		case []any:
+			values = append(values, value...)
+		}
+	}
+	return nil
 }

@@ -18,6 +18,27 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
+// TestPatchPanics: a panic of the library's merge is 422, and another is a panic.
+func TestPatchPanics(t *testing.T) {
+	gv := schema.GroupVersion{Group: "workshop.example.com", Version: "v1"}
+	p := &patches{kinds: map[patched]kind{{gv, "gadgets"}: {gv.WithKind("Gadget"), reflect.TypeFor[metav1.PartialObjectMetadata]()}}}
+	send := func(reason any) (code int, panicked any) {
+		defer func() { panicked = recover() }()
+		info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "patch", APIGroup: gv.Group, APIVersion: gv.Version, Resource: "gadgets"}
+		req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodPatch, "/", strings.NewReader("{}"))
+		req.Header.Set("Content-Type", string(types.StrategicMergePatchType))
+		rec := httptest.NewRecorder()
+		p.check(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(reason) }), 100, testCodecs).ServeHTTP(rec, req)
+		return rec.Code, nil
+	}
+	if code, panicked := send("nil\nk8s.io/apimachinery/pkg/util/strategicpatch.mergeSlice(...)"); code != http.StatusUnprocessableEntity || panicked != nil {
+		t.Errorf("the merge panics: got %d and the panic %v, want 422", code, panicked)
+	}
+	if _, panicked := send("another"); panicked != "another" {
+		t.Errorf("something else panics: got %v, want the panic", panicked)
+	}
+}
+
 // TestPatches: bodies are read for the patches that are checked, up to the limit, and reach the handler whole.
 func TestPatches(t *testing.T) {
 	const limit = 100

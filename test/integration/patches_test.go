@@ -51,7 +51,7 @@ func TestPatchesThatDoNotFit(t *testing.T) {
 		"int32, applied":                      {apply, widget(`"spec":{"model":"pendulum","replicas":4294967296}`), "", "spec.replicas"},
 		"int32 of a part, applied":            {apply, widget(`"spec":{"model":"pendulum","parts":[{"name":"q","quantity":2147483648}]}`), "", "spec.parts[0].quantity"},
 		"a fraction, applied":                 {apply, widget(`"spec":{"model":"pendulum","replicas":1.5}`), "", "spec.replicas"},
-		"int64 that is rounded, applied":      {apply, widget(`"status":{"observedGeneration":9007199254740993}`), "status", "status.observedGeneration"},
+		"int64, applied":                      {apply, widget(`"status":{"observedGeneration":9223372036854775808}`), "status", "status.observedGeneration"},
 		"int32 of the status, strategic":      {strategic, `{"status":{"replicas":4294967299}}`, "status", "status.replicas"},
 		"int32 of the status, applied":        {apply, widget(`"status":{"readyReplicas":4294967299}`), "status", "status.readyReplicas"},
 		"condition is a string":               {strategic, `{"status":{"conditions":["Ready"]}}`, "status", "status.conditions[0]"},
@@ -114,6 +114,19 @@ func TestPatchesThatFit(t *testing.T) {
 			t.Errorf("%s: %d replicas, want %d; parts (-want +got):\n%s", tc.body, replicas, tc.replicas, diff)
 		}
 	}
+	status := `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w"},"status":{"observedGeneration":9007199254740993}}`
+	obj, err := client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(status), metav1.PatchOptions{FieldManager: "test"}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); got != 9007199254740993 {
+		t.Errorf("applied observedGeneration: %d, want 9007199254740993", got)
+	}
+	ambiguous := "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, labels: {1: a, \"1\": b}}, spec: {model: pendulum}}"
+	_, err = client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(ambiguous), metav1.PatchOptions{FieldManager: "test"})
+	if !apierrors.IsBadRequest(err) {
+		t.Errorf("apply with the keys 1 and \"1\": %v, want BadRequest", err)
+	}
 	// The handler reads what is not read before it, and what is too long.
 	for _, body := range []string{"{", "[]", "1"} {
 		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
@@ -121,7 +134,7 @@ func TestPatchesThatFit(t *testing.T) {
 			t.Errorf("patch with %s: %v, want BadRequest", body, err)
 		}
 	}
-	_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, make([]byte, 3<<20+1), metav1.PatchOptions{})
+	_, err = client.Patch(t.Context(), "w", types.StrategicMergePatchType, make([]byte, 3<<20+1), metav1.PatchOptions{})
 	if status := apierrors.APIStatus(nil); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("patch of 3 MiB and a byte: %v (%v), want %d", err, status, http.StatusRequestEntityTooLarge)
 	}
