@@ -8,7 +8,8 @@ import (
 
 func init() {
 	surfaces = append(surfaces, surface{
-		resource: metav1.APIResource{Name: "gadgets", SingularName: "gadget", Kind: "Gadget", Verbs: everyVerb},
+		resource: metav1.APIResource{Name: "gadgets", SingularName: "gadget", Kind: "Gadget", Verbs: everyVerb,
+			Categories: []string{"workshop"}},
 		columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name"},
 			{Name: "Purpose", Type: "string"},
