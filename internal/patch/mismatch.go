@@ -4,19 +4,22 @@ package patch
 
 import "strings"
 
-// mismatches begin the errors of the library for a patch that fits the type and cannot be merged into this object. They have no type.
+// mismatches begin the messages of the library for a patch that fits the type and cannot be merged into this object. Its errors have no type.
 var mismatches = []string{
 	"expected a []interface {}, but received a ", // an order for a list of the object that is null
-	"map: map[",                              // an element of the object has no merge key
-	"no elements in any of the given slices", // an order for an empty list
-	"list element types are not identical: ", // strings and integers in one list
-	"failed to convert new object (",         // an apply configuration that fits OpenAPI and not the Go type
+	"map: map[",                                             // an element of the object has no merge key
+	"no elements in any of the given slices",                // an order for an empty list
+	"list element types are not identical: ",                // strings and integers in one list
+	"merging an object in json but data type is not struct", // into a value of a Go map, or of a list, that is composite
+	"unable to find api field in struct ",                   // into a type that reads JSON itself
+	"unexpected slice of slice",                             // into a list of lists
+	"failed to convert new object (",                        // an apply configuration that fits OpenAPI and not the Go type
 }
 
-// Mismatch reports whether an error is the library's for a patch that it cannot merge into an object.
-func Mismatch(err error) bool {
+// Mismatch reports whether the message of an error is the library's for a patch that it cannot merge into an object.
+func Mismatch(message string) bool {
 	for _, words := range mismatches {
-		if strings.HasPrefix(err.Error(), words) {
+		if strings.HasPrefix(message, words) {
 			return true
 		}
 	}

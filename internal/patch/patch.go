@@ -9,6 +9,7 @@
 package patch
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -21,10 +22,11 @@ import (
 )
 
 const (
-	// maxErrors, maxText, in bytes, and maxSteps, at each end of a path, bound the response to a patch of which nothing fits.
-	maxErrors = 10
-	maxText   = 128
-	maxSteps  = 16
+	// maxErrors, maxText and maxMessage, in bytes, and maxSteps, at each end of a path, bound the response to a patch of which nothing fits.
+	maxErrors  = 10
+	maxText    = 128
+	maxMessage = 1024
+	maxSteps   = 16
 	// maxMerged is the number of elements of a list that is merged: the library compares each with each other.
 	maxMerged = 10_000
 )
@@ -44,8 +46,6 @@ func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
 	c.structure(configuration, t, false)
 	return c.errs
 }
-
-const unmerged = "cannot be merged by a strategic merge patch; send a merge patch, a JSON patch or an apply configuration"
 
 // checker is at a place in a patch.
 type checker struct {
@@ -111,10 +111,6 @@ func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 	if object, ok := v.(map[string]any); ok && merge && (custom(t) || t.Kind() == reflect.Interface) {
 		merge = c.directives(object, nil)
 	}
-	if merge && unmergeable(v, t) {
-		c.wrong(v, unmerged)
-		return
-	}
 	if custom(t) {
 		c.converts(v, t)
 		return
@@ -141,26 +137,6 @@ func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 	}
 }
 
-// unmergeable reports whether the library fails to merge v into a value that the object has already: into a list of lists, or into a
-// type that reads JSON itself, whose fields it does not find.
-func unmergeable(v any, t reflect.Type) bool {
-	if custom(t) || t.Kind() == reflect.Interface {
-		object, ok := v.(map[string]any)
-		if !ok {
-			return isComposite(v)
-		}
-		for _, v := range object {
-			if isComposite(v) {
-				return true
-			}
-		}
-		return false
-	}
-	return t.Kind() == reflect.Slice && element(t.Elem()).Kind() == reflect.Slice
-}
-
-func isComposite(v any) bool { return v != nil && !isScalar(v) }
-
 // structure checks the fields of a struct, and directives.
 func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
 	fields := fieldsOf(t)
@@ -170,18 +146,13 @@ func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
 	for name, v := range object {
 		if f, ok := fields[name]; ok && !c.full() {
 			c.enter(step{name: name})
-			if _, isList := v.([]any); isList && merge && f.replace && unmergeable(v, element(f.typ)) {
-				c.wrong(v, unmerged) // the library looks at the elements before the strategy
-			} else {
-				c.fits(v, f.typ, f.listMeta, merge && !f.replace)
-			}
+			c.fits(v, f.typ, f.listMeta, merge && !f.replace)
 			c.leave()
 		}
 	}
 }
 
-// mapping checks the values of a Go map. The library reads directives in it, and fails to merge objects and lists in it, as if it were a
-// struct without fields.
+// mapping checks the values of a Go map. The library reads directives in it as if it were a struct without fields.
 func (c *checker) mapping(object map[string]any, elem reflect.Type, merge bool) {
 	merged := merge && c.directives(object, nil)
 	for key, v := range object {
@@ -192,11 +163,7 @@ func (c *checker) mapping(object map[string]any, elem reflect.Type, merge bool) 
 			continue
 		}
 		c.enter(step{name: key, key: true})
-		if merged && isComposite(v) {
-			c.wrong(v, unmerged)
-		} else {
-			c.fits(v, elem, listMeta{}, false)
-		}
+		c.fits(v, elem, listMeta{}, false)
 		c.leave()
 	}
 }
@@ -217,7 +184,7 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 		c.wrong(v, fmt.Sprintf("must have at most %d elements", maxMerged))
 		return
 	case merge && m.merge && m.key == "" && isObject(element(t.Elem())):
-		c.wrong(v, unmerged) // the elements have no merge key
+		c.wrong(v, "elements have no merge key; send a merge patch, a JSON patch or an apply configuration")
 		return
 	}
 	for i, v := range list {
@@ -296,9 +263,43 @@ func printable(v any) any {
 	return v
 }
 
-func short(text string) string {
+func short(text string) string { return cut(text, maxText) }
+
+// Message returns the message of an error in at most about 1 KiB.
+func Message(text string) string { return cut(text, maxMessage) }
+
+func cut(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	return strings.ToValidUTF8(text[:size], "") + "..."
+}
+
+// ShortTexts replaces each string and each key in content that is longer than 128 bytes by a short one. Strings that differ still do. It
+// changes content and returns it, or what replaces it.
+func ShortTexts(content any) any {
+	switch content := content.(type) {
+	case map[string]any:
+		for key, v := range content {
+			if len(key) > maxText {
+				delete(content, key)
+			}
+			content[digest(key)] = ShortTexts(v)
+		}
+	case []any:
+		for i, v := range content {
+			content[i] = ShortTexts(v)
+		}
+	case string:
+		return digest(content)
+	}
+	return content
+}
+
+// digest returns text, or its beginning and its hash in at most maxText bytes.
+func digest(text string) string {
 	if len(text) <= maxText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "..."
+	return fmt.Sprintf("%s...%x", cut(text, maxText/4), sha256.Sum256([]byte(text)))
 }

@@ -60,7 +60,7 @@ func merged(t *testing.T, original, patch map[string]any) {
 	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(original), patch, &object{})
 	if err != nil {
 		// The last three have a status.
-		if !Mismatch(err) && !errors.Is(err, mergepatch.ErrNoListOfLists) && !errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys) &&
+		if !Mismatch(err.Error()) && !errors.Is(err, mergepatch.ErrNoListOfLists) && !errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys) &&
 			!errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList) {
 			t.Fatalf("merge %s into %s: %v", sent, describe(original), err)
 		}

@@ -84,6 +84,8 @@ func newPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo)
 // 400. The library would panic, respond with 500, or store another number. It comes after authorization, and reads what the library's
 // handler reads, with the same decoders: what these do not read, and what is too long, is left to the handler. Bodies of up to limit bytes
 // are decoded at a time, so many requests cost the memory of one.
+//
+// A patch that fits the type and that the library cannot merge into this object is 422, too.
 func (p *patches) check(handler http.Handler, limit int64, serializer runtime.NegotiatedSerializer) http.Handler {
 	decoding := semaphore.NewWeighted(limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -109,17 +111,7 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 			return
 		}
 		req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
-		defer func() {
-			// The patch fits the type, and the library panics because of what the object has. The reason has the stack.
-			if reason := recover(); reason != nil {
-				if !strings.Contains(fmt.Sprint(reason), "/util/strategicpatch.") {
-					panic(reason)
-				}
-				responsewriters.RespondWithError(w, req, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", schema.GroupResource{}, "",
-					"the patch cannot be merged into the object; send a merge patch, a JSON patch or an apply configuration", 0, false), serializer)
-			}
-		}()
-		handler.ServeHTTP(w, req)
+		serveMerge(handler, w, req, serializer)
 	})
 }
 
@@ -186,8 +178,10 @@ func (p *patches) checkApply(content map[string]any, of kind, invalid func(field
 	if err := invalid(patch.Apply(content, of.typ)); err != nil {
 		return err
 	}
+	// Each error has its whole path, with the keys in it.
+	object.Object = patch.ShortTexts(content).(map[string]any)
 	if _, err := p.schemas.ObjectToTyped(object); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v", of.Kind, err))
+		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %s", of.Kind, patch.Message(err.Error())))
 	}
 	return nil
 }

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
-
-	"example.com/extension-apiserver/internal/patch"
 )
 
 // clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a resourceVersion
@@ -81,15 +79,7 @@ func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storag
 
 func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
-	return s.badPatch(key, s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached))
-}
-
-// badPatch makes 422 of the error for a patch that cannot be merged into this object.
-func (s clientErrorStorage) badPatch(key string, err error) error {
-	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) || !patch.Mismatch(err) {
-		return withStatus(err, true)
-	}
-	return invalid(s.resource, path.Base(key), field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.Error())})
+	return withStatus(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached), true)
 }
 
 // explain makes an answer of the error that the storage returns for a bad parameter.

@@ -5,6 +5,7 @@ package integration
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -137,6 +138,35 @@ func TestPatchesThatFit(t *testing.T) {
 	_, err = client.Patch(t.Context(), "w", types.StrategicMergePatchType, make([]byte, 3<<20+1), metav1.PatchOptions{})
 	if status := apierrors.APIStatus(nil); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("patch of 3 MiB and a byte: %v (%v), want %d", err, status, http.StatusRequestEntityTooLarge)
+	}
+}
+
+// TestPatchesThatDoNotMerge: a patch that fits the type and cannot be merged into the object is 422, in dry runs too.
+func TestPatchesThatDoNotMerge(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+	widget := widgetCase.object(t, "w")
+	unstructured.RemoveNestedField(widget.Object, "spec", "parts")
+	if _, err := client.Create(t.Context(), widget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(`{"spec":{"parts":[],"$setElementOrder/parts":[{"name":"a"}]}}`),
+			metav1.PatchOptions{DryRun: dryRun})
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be merged into the object: no elements") {
+			t.Errorf("dry run %v: %v, want Invalid that says why", dryRun, err)
+		}
+	}
+}
+
+// TestSchemaErrorsAreBounded: the response to an apply configuration is small although each of many errors has a long key in its path.
+func TestSchemaErrorsAreBounded(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+	long := strings.Repeat("a", 1<<18)
+	part := `{"name":"` + long + `",` + `"unknown":1}`
+	body := `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"model":"pendulum","parts":[` + part + "," + part + `]}}`
+	_, err := client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(body), metav1.PatchOptions{FieldManager: "test"})
+	if !apierrors.IsBadRequest(err) || len(err.Error()) > 4<<10 {
+		t.Errorf("got an error of %d bytes, want a BadRequest of at most 4 KiB: %.1000v", len(err.Error()), err)
 	}
 }
 

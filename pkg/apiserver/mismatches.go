@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"example.com/extension-apiserver/internal/patch"
+)
+
+// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot.
+func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer) {
+	held := &heldError{ResponseWriter: w}
+	defer func() {
+		reason := recover()
+		message := held.message(serializer)
+		switch {
+		case strings.Contains(fmt.Sprint(reason), "/util/strategicpatch."): // the reason has the stack
+			message = "an element of the object has another kind than the patch's"
+		case reason != nil:
+			panic(reason)
+		case held.status == 0:
+			return
+		case !patch.Mismatch(message):
+			held.send()
+			return
+		}
+		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch has it
+		detail := fmt.Sprintf("cannot be merged into the object: %s; send a merge patch, a JSON patch or an apply configuration", patch.Message(message))
+		err := apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: info.Resource}, info.Name,
+			field.ErrorList{field.Forbidden(field.NewPath("patch"), detail)})
+		responsewriters.RespondWithError(w, req, err, serializer)
+	}()
+	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
+}
+
+// heldError holds a response of the status 500 back.
+type heldError struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (h *heldError) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+func (h *heldError) WriteHeader(status int) {
+	if status == http.StatusInternalServerError {
+		h.status = status
+		return
+	}
+	h.ResponseWriter.WriteHeader(status)
+}
+
+func (h *heldError) Write(p []byte) (int, error) {
+	if h.status != 0 {
+		return h.body.Write(p)
+	}
+	return h.ResponseWriter.Write(p)
+}
+
+// message returns that of the Status in the response, or "".
+func (h *heldError) message(serializer runtime.NegotiatedSerializer) string {
+	mediaType, _, _ := strings.Cut(h.Header().Get("Content-Type"), ";")
+	info, ok := runtime.SerializerInfoForMediaType(serializer.SupportedMediaTypes(), mediaType)
+	if h.status == 0 || !ok {
+		return ""
+	}
+	object, _, err := info.Serializer.Decode(h.body.Bytes(), nil, nil)
+	status, ok := object.(*metav1.Status)
+	if err != nil || !ok {
+		return ""
+	}
+	return status.Message
+}
+
+func (h *heldError) send() {
+	h.ResponseWriter.WriteHeader(h.status)
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the connection is gone otherwise
+}
