@@ -97,6 +97,16 @@ check_replicas() {
   [ -z "$replicas" ] || fail "$overlay has $replicas replicas with embedded storage, expected 1: each would have objects of its own; use the component external-etcd for more"
 }
 
+# What cannot be changed, such as the selector of a Deployment, or what admission denies, would stop the run after a part of it.
+check_objects() {
+  local namespace
+  read -r _ namespace < <(names Namespace)
+  [ -n "$(k get namespace "$namespace" --ignore-not-found -o name)" ] || return 0 # nothing can be tried in it
+  select_kinds '^(APIService|Namespace|Job)$' not >"$work/check.yaml" # Jobs are made anew
+  k apply --server-side --dry-run=server -f "$work/check.yaml" >/dev/null 2>"$work/errors" ||
+    fail "kubectl apply --dry-run=server: $(paste -sd ' ' "$work/errors")"
+}
+
 # ---- the change
 
 # Server-side apply: the caBundle that certgen or cert-manager fills stays, because these manifests do not have it.
@@ -116,7 +126,7 @@ diagnose() {
   {
     k get pods,jobs --namespace "$namespace" -o wide
     k get events --namespace "$namespace" --field-selector type=Warning --sort-by=.lastTimestamp | tail -n 10
-    k logs --namespace "$namespace" --selector app.kubernetes.io/name=extension-apiserver --all-containers --prefix --tail 15
+    k logs --namespace "$namespace" --selector "app.kubernetes.io/part-of=$part_of" --all-containers --prefix --tail 15
   } >&2 || true
 }
 # wait_for WHAT FUNCTION: the function is called each second; 0 is success, 2 that waiting is in vain.
@@ -200,6 +210,7 @@ check_foreign
 missing_apiservices=()
 check_apiservices
 check_replicas
+check_objects
 say "$overlay into $("$kubectl" config current-context), Kubernetes $version: all checks passed"
 
 apply "$work/namespace.yaml"

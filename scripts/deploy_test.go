@@ -17,6 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -148,6 +151,7 @@ func TestDeployRefuses(t *testing.T) {
 		"a foreign APIService":      {partOf: &ours, prepare: foreignAPIService(&apiregistrationv1.ServiceReference{Namespace: "elsewhere", Name: "theirs"}), want: "deploy: APIService v1." + group + " belongs to the Service elsewhere/theirs, expected none, or the Service " + namespace + "/" + name},
 		"a local APIService":        {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1." + group + " is served by kube-apiserver itself"},
 		"two replicas":              {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind, "replicas: [{name: "+name+", count: 2}]\n")}, want: "has 2 replicas with embedded storage, expected 1"},
+		"another selector":          {partOf: &ours, prepare: otherSelector, want: "deploy: kubectl apply --dry-run=server: The StatefulSet \"" + name + "\" is invalid: "},
 		"no overlay":                {partOf: &ours, variables: []string{"OVERLAY=manifests/none"}, want: "deploy: OVERLAY is 'manifests/none', expected a directory with a kustomization.yaml"},
 		"an image without tag":      {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"}, want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
@@ -202,6 +206,25 @@ func foreignAPIService(backend *apiregistrationv1.ServiceReference) func(cluster
 			}
 		})
 	}
+}
+
+// otherSelector applies a StatefulSet as an older version of the manifests would.
+func otherSelector(c cluster) {
+	c.Helper()
+	labels := map[string]string{"app": name}
+	set := appsv1ac.StatefulSet(name, namespace).WithSpec(appsv1ac.StatefulSetSpec().
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(labels)).
+		WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labels).WithSpec(corev1ac.PodSpec().
+			WithContainers(corev1ac.Container().WithName("c").WithImage("registry.example/c:v1")))))
+	sets := c.core.AppsV1().StatefulSets(namespace)
+	if _, err := sets.Apply(c.Context(), set, metav1.ApplyOptions{FieldManager: "kubectl"}); err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() {
+		if err := sets.Delete(context.WithoutCancel(c.Context()), name, metav1.DeleteOptions{}); err != nil {
+			c.Error(err)
+		}
+	})
 }
 
 // TestDeployWithoutServers: no pod ever runs here. Everything that the server needs is there, the API is not registered,

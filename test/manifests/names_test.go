@@ -13,7 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
@@ -89,6 +95,89 @@ func TestNames(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestProjectsInOneNamespace: no selector of a project matches the Services or pods of another in the same namespace.
+func TestProjectsInOneNamespace(t *testing.T) {
+	t.Parallel()
+	all := []string{"external-etcd", "high-availability", "network-policy", "certificates-certgen", "monitoring"}
+	names := "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: shared\nnamePrefix: %s-\n"
+	for _, components := range [][]string{all, {"embedded-storage"}} {
+		one := parse(t, render(t, variant{components: components, names: fmt.Sprintf(names, "one")}))
+		other := parse(t, render(t, variant{components: components, names: fmt.Sprintf(names, "other")}))
+		targets := []map[string]string{service(t, other).Labels}
+		for _, w := range workloads(t, other) {
+			targets = append(targets, w.pod.Labels)
+		}
+		found := 0
+		for _, obj := range one {
+			for _, selector := range selectors(t, obj) {
+				found++
+				if slices.ContainsFunc(targets, func(l map[string]string) bool { return selector.Matches(labels.Set(l)) }) {
+					t.Errorf("%s %s selects with %s what belongs to another project", obj.GetKind(), obj.GetName(), selector)
+				}
+			}
+		}
+		if want := map[bool]int{true: 9, false: 3}[len(components) > 1]; found != want {
+			t.Errorf("%v: got %d selectors, want %d", components, found, want)
+		}
+	}
+}
+
+// selectors returns the selectors of pods and Services in the object's own namespace, except those for all of them. matchLabelKeys narrows the
+// ones of topologySpreadConstraints to the pods of a Deployment's revision.
+func selectors(t *testing.T, obj *unstructured.Unstructured) []labels.Selector {
+	t.Helper()
+	var out []labels.Selector
+	add := func(l *metav1.LabelSelector) {
+		if l != nil && len(l.MatchLabels) > 0 {
+			out = append(out, selectorOf(t, l))
+		}
+	}
+	switch obj.GetKind() {
+	case "Service":
+		add(&metav1.LabelSelector{MatchLabels: as[corev1.Service](t, obj).Spec.Selector})
+	case "Deployment":
+		add(as[appsv1.Deployment](t, obj).Spec.Selector)
+	case "StatefulSet":
+		add(as[appsv1.StatefulSet](t, obj).Spec.Selector)
+	case "PodDisruptionBudget":
+		add(as[policyv1.PodDisruptionBudget](t, obj).Spec.Selector)
+	case "ServiceMonitor":
+		match, _, err := unstructured.NestedStringMap(obj.Object, "spec", "selector", "matchLabels")
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(&metav1.LabelSelector{MatchLabels: match})
+	case "NetworkPolicy":
+		spec := as[networkingv1.NetworkPolicy](t, obj).Spec
+		add(&spec.PodSelector)
+		var peers []networkingv1.NetworkPolicyPeer
+		for _, rule := range spec.Ingress {
+			peers = append(peers, rule.From...)
+		}
+		for _, rule := range spec.Egress {
+			peers = append(peers, rule.To...)
+		}
+		for _, peer := range peers {
+			if peer.NamespaceSelector == nil {
+				add(peer.PodSelector)
+			}
+		}
+	}
+	return out
+}
+
+// TestCertManager: an overlay with cert-manager has nothing of certgen.
+func TestCertManager(t *testing.T) {
+	t.Parallel()
+	for _, obj := range parse(t, render(t, variant{components: []string{"network-policy", "certificates-cert-manager"}})) {
+		walkStrings(obj.Object, func(value string) {
+			if strings.Contains(value, "certgen") {
+				t.Errorf("%s %s has %q", obj.GetKind(), obj.GetName(), value)
+			}
+		})
 	}
 }
 

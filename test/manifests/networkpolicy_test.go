@@ -89,7 +89,7 @@ func TestNetworkPolicies(t *testing.T) {
 		port := server(t, objects).pod.Spec.Containers[0].Ports[0].ContainerPort
 		pod := func(namespace, address string, set labels.Set) peer { return peer{namespace, set, address, nil} }
 		ours := peer{namespace, server(t, objects).pod.Labels, "10.244.1.7", map[string]int32{"https": port}}
-		certgen := pod(namespace, "10.244.1.8", labels.Set{"app.kubernetes.io/name": "extension-apiserver", "app.kubernetes.io/component": "certgen"})
+		certgen := pod(namespace, "10.244.1.8", labels.Set{"app.kubernetes.io/name": "extension-apiserver", "app.kubernetes.io/component": "certgen", "app.kubernetes.io/part-of": service(t, objects).Name})
 		stranger := pod("default", "10.244.2.9", labels.Set{"app": "x"})
 		neighbour := pod(namespace, "10.244.2.10", labels.Set{"app": "x"})
 		controlPlane := peer{address: "172.18.0.2"}
