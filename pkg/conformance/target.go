@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -270,7 +271,7 @@ func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionR
 		if gvr.Resource == "" {
 			return nil, fmt.Errorf("%s has no kind %q; its resources: %s", gvr.GroupVersion(), kind, resourceNames(list))
 		}
-		return nil, fmt.Errorf("%s has no resource %q; its resources: %s", gvr.GroupVersion(), gvr.Resource, resourceNames(list))
+		return nil, fmt.Errorf("%s has no resource %q; its resources: %s", gvr.GroupVersion(), gvr.Resource, cmp.Or(resourceNames(list), "none"))
 	}
 	if version, err := client.ServerVersion(); err == nil {
 		f.serverVersion = version.GitVersion

@@ -117,8 +117,13 @@ func TestDeployed(t *testing.T) {
 	t.Run("On kind", func(t *testing.T) {
 		// Should a step fail; the last one removes the cluster as well.
 		t.Cleanup(func() { scripttest.Shell(t, d.dir, "make kind-down") })
+		scripttest.Shell(t, d.dir, "git remote add origin https://somebody:secret@git.example.org/platform/backup")
+		t.Setenv("IMAGE_LICENSES", "MIT")
 		out := d.follow(t, "On kind")
 		contains(t, "kind", out, `--- PASS: TestConformance/backuptarget.yaml `, `--- PASS: TestConformance/backuptarget.yaml/apply/force`)
+		labels := scripttest.Shell(t, d.dir, `grep -ahoE '"org.opencontainers.image.(source|licenses)":"[^"]*"' bin/images/backup-apiserver/blobs/sha256/*`)
+		contains(t, "labels of the server's image", labels, `(?m)^"org.opencontainers.image.source":"https://git.example.org/platform/backup"$`,
+			`(?m)^"org.opencontainers.image.licenses":"MIT"$`)
 	})
 	t.Setenv("GOPROXY", "off") // all that is needed was downloaded
 	d.follow(t, "Upgrade")

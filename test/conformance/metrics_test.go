@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/extension-apiserver/pkg/conformance"
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+// TestMetrics runs the checks against servers of metrics: nobody can create their objects, and no etcd has them.
+func TestMetrics(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: compiles two servers with libraries of their own")
+	}
+	e := envtest.New(t, envtest.Options{})
+	grantReads(t, e)
+	kubelet := newKubelet(t, e)
+	for _, other := range []struct {
+		module, version, command string
+		server                   envtest.OtherServer
+		samples                  map[string]string // by resource
+	}{
+		{"sigs.k8s.io/metrics-server", "v0.9.0", "./cmd/metrics-server", envtest.OtherServer{
+			GroupVersions: []schema.GroupVersion{{Group: "metrics.k8s.io", Version: "v1beta1"}},
+			Args: []string{"--kubelet-use-node-status-port", "--kubelet-certificate-authority=" + kubelet, "--metric-resolution=10s", "--kubelet-request-timeout=5s"},
+		}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node", "pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}},
+		// It also listens for values at port 8080.
+		{"sigs.k8s.io/custom-metrics-apiserver", "v1.37.0", "./test-adapter", envtest.OtherServer{
+			GroupVersions:  []schema.GroupVersion{{Group: "external.metrics.k8s.io", Version: "v1beta1"}},
+			KubeconfigFlag: "lister-kubeconfig",
+		}, map[string]string{"externalmetrics": "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/my-external-metric"}},
+	} {
+		t.Run(filepath.Base(other.module), func(t *testing.T) {
+			other.server.Path = buildModule(t, other.module, other.version, other.command)
+			if _, err := e.StartOther(t.Context(), other.server); err != nil {
+				t.Fatal(err)
+			}
+			for resource, path := range other.samples {
+				t.Run(resource, func(t *testing.T) { reads(t, e, other.server.GroupVersions[0].WithResource(resource), path) })
+			}
+		})
+	}
+}
+
+// published waits until kube-apiserver has what it collects from a server: discovery and OpenAPI.
+func published(t *testing.T, e *envtest.Environment, resource schema.GroupVersionResource) {
+	t.Helper()
+	client := clientFor(t, e).Discovery()
+	e.Eventually(t, "discovery and OpenAPI of "+resource.String(), time.Minute, func(ctx context.Context) error {
+		apis, err := client.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList").DoRaw(ctx)
+		paths, errPaths := client.OpenAPIV3().Paths()
+		if err := errors.Join(err, errPaths); err != nil {
+			return err
+		}
+		if _, ok := paths["apis/"+resource.GroupVersion().String()]; !ok || !bytes.Contains(apis, []byte(`"name":"`+resource.Group+`"`)) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// reads runs the checks with the object at a path as the sample.
+func reads(t *testing.T, e *envtest.Environment, resource schema.GroupVersionResource, path string) {
+	t.Helper()
+	known, err := e.ConformanceTarget()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := &unstructured.Unstructured{}
+	e.Eventually(t, "GET "+path, time.Minute, func(ctx context.Context) error {
+		data, err := clientFor(t, e).RESTClient().Get().AbsPath(path).DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(data, &sample.Object)
+	})
+	target := conformance.Target{
+		Config: known.Config, Kubectl: known.Kubectl, AllowDisruptive: true,
+		Resource: resource.Resource + "." + resource.Version + "." + resource.Group, Sample: sample,
+	}
+	published(t, e, resource)
+	report, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
+	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
+}
+
+// buildModule compiles a command of a module with the module's own dependencies.
+func buildModule(t *testing.T, module, version, command string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module+"@"+version).Output()
+	downloaded := struct{ Dir string }{}
+	if err := errors.Join(err, json.Unmarshal(out, &downloaded)); err != nil {
+		t.Fatalf("download %s: %v\n%s", module, err, out)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "source"), os.DirFS(downloaded.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, filepath.Base(module))
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", program, command)
+	cmd.Dir = filepath.Join(dir, "source")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", module, err, out)
+	}
+	return program
+}
+
+// grantReads lets the server read nodes and pods, and scrape kubelets.
+func grantReads(t *testing.T, e *envtest.Environment) {
+	t.Helper()
+	client := clientFor(t, e)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces", "configmaps"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: envtest.Namespace, Name: envtest.ServiceName}}}
+	_, errRole := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	_, errBinding := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
+	if err := errors.Join(errRole, errBinding); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newKubelet serves the metrics of a node and a pod, which it creates, and returns the file with its CA: here is no real kubelet.
+func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
+	t.Helper()
+	began := time.Now()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Now()
+		seconds, ms := now.Sub(began).Seconds(), now.UnixMilli()
+		const of = `{container="c",namespace="default",pod="pod"}`
+		fmt.Fprintf(w, "node_cpu_usage_seconds_total %f %d\nnode_memory_working_set_bytes 1e+08 %d\n", seconds+1, ms, ms)
+		fmt.Fprintf(w, "container_cpu_usage_seconds_total%s %f %d\ncontainer_memory_working_set_bytes%s 1e+07 %d\n", of, seconds+1, ms, of, ms)
+		fmt.Fprintf(w, "container_start_time_seconds%s %d %d\n", of, began.Unix()-60, ms)
+	}))
+	t.Cleanup(server.Close)
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(server.URL, "https://"))
+	number, errPort := strconv.ParseInt(port, 10, 32)
+	if err := errors.Join(err, errPort, os.WriteFile(ca, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	client := clientFor(t, e)
+	if err := newNode(t.Context(), client, host, int32(number)); err != nil {
+		t.Fatal(err)
+	}
+	e.Eventually(t, "a pod", time.Minute, func(ctx context.Context) error { return newPod(ctx, client) }) // needs the ServiceAccount of the namespace
+	return ca
+}
+
+func newNode(ctx context.Context, client kubernetes.Interface, address string, port int32) error {
+	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	node.Status = corev1.NodeStatus{
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
+	}
+	_, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+func newPod(ctx context.Context, client kubernetes.Interface) error {
+	pod, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"a": "b"}},
+		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "registry.example/c:v1"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	_, err = client.CoreV1().Pods("default").UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
+}
