@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 	}{
 		{"sigs.k8s.io/metrics-server", "v0.9.0", "./cmd/metrics-server", envtest.OtherServer{
 			GroupVersions: []schema.GroupVersion{{Group: "metrics.k8s.io", Version: "v1beta1"}},
-			Args: []string{"--kubelet-use-node-status-port", "--kubelet-certificate-authority=" + kubelet, "--metric-resolution=10s", "--kubelet-request-timeout=5s"},
+			Args:          []string{"--kubelet-use-node-status-port", "--kubelet-certificate-authority=" + kubelet, "--metric-resolution=10s", "--kubelet-request-timeout=5s"},
 		}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node", "pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}},
 		// It also listens for values at port 8080.
 		{"sigs.k8s.io/custom-metrics-apiserver", "v1.37.0", "./test-adapter", envtest.OtherServer{

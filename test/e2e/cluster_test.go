@@ -90,16 +90,17 @@ func (c cluster) within(limit time.Duration, what string, check func(context.Con
 }
 
 // script runs a command line of scripts/ with variables beside those of make kind-test. In a cleanup too.
-func (c cluster) script(script string, variables ...string) {
+func (c cluster) script(script string, variables ...string) (out string) {
 	c.Helper()
 	line := strings.Fields(script)
 	cmd := exec.CommandContext(context.WithoutCancel(c.Context()), filepath.Join("..", "..", "scripts", line[0]), line[1:]...)
 	cmd.Env = append(os.Environ(), variables...)
-	out, err := cmd.CombinedOutput()
+	data, err := cmd.CombinedOutput()
 	if err != nil {
-		c.Fatalf("%s %s: %v\n%s", script, strings.Join(variables, " "), err, out)
+		c.Fatalf("%s %s: %v\n%s", script, strings.Join(variables, " "), err, data)
 	}
-	c.Logf("%s %s\n%s", script, strings.Join(variables, " "), out)
+	c.Logf("%s %s\n%s", script, strings.Join(variables, " "), data)
+	return string(data)
 }
 
 // createWidget makes one in the namespace default.

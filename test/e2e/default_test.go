@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -136,11 +137,18 @@ func certificateState(c cluster) string {
 	return state
 }
 
-// deployedAgain: make deploy on what is deployed changes no pod and no object of the API.
+// deployedAgain: make deploy on what is deployed changes no pod and no object of the API. It reports the object that the API refuses, and succeeds.
 func deployedAgain(c cluster) {
 	widget := c.createWidget("again")
 	before := podUID(c)
-	c.script("deploy.sh")
+	objects := c.TempDir()
+	text := "apiVersion: workshop.example.com/v1\nkind: Widget\nmetadata: {name: refused, namespace: default}\nspec: {model: pendulum, replicas: -1}\n"
+	if err := os.WriteFile(filepath.Join(objects, "widget.yaml"), []byte(text), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	if out := c.script("deploy.sh", "OBJECTS="+objects); !strings.Contains(out, "the API works, and refuses "+objects+"/widget.yaml: ") {
+		c.Errorf("deploy.sh does not report the refused object:\n%s", out)
+	}
 	if after := podUID(c); after != before {
 		c.Errorf("got the pod %s, want the same as before, %s", after, before)
 	}
