@@ -33,7 +33,7 @@ func BenchmarkStrategic(b *testing.B) {
 		b.Run(name+"/check", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				Strategic(decoded(b), objectType)
+				Strategic(decoded(b), body, objectType)
 			}
 		})
 		b.Run(name+"/library", func(b *testing.B) {

@@ -46,7 +46,7 @@ func (c *checker) directives(object map[string]any, fields map[string]structFiel
 			}
 		case isDelete:
 			if f, ok := c.listField(fields, deleted); ok {
-				c.deletedElements(v, f)
+				c.deletedElements(v, f, object[deleted], deleted)
 			}
 		case isDirective(key), fields != nil && fields[key].typ == nil:
 			c.wrong(key, "unknown directive")
@@ -114,6 +114,9 @@ func (c *checker) order(v any, f structField, object map[string]any, name string
 		c.wrong(v, "must be a list")
 		return
 	}
+	if !c.compare(order) {
+		return
+	}
 	for i, v := range order {
 		if c.full() {
 			return
@@ -165,19 +168,33 @@ func keyOf(v any, key string) any {
 	return v
 }
 
-// deletedElements checks the elements that are removed from a list of scalars.
-func (c *checker) deletedElements(v any, f structField) {
+// deletedElements checks the elements that are removed from a list of scalars, and what the patch has for that list: the library adds and
+// removes in no certain order.
+func (c *checker) deletedElements(v any, f structField, sent any, name string) {
 	list, ok := v.([]any)
-	if !ok || f.key != "" {
+	added, _ := sent.([]any)
+	switch {
+	case !ok || f.key != "":
 		c.wrong(v, "must be a list of scalars")
 		return
+	case len(added) > 0 && !f.merge:
+		c.wrong(v, fmt.Sprintf("%s replaces the list; leave one of them out", name))
+		return
+	}
+	stays := map[any]bool{}
+	for _, v := range added {
+		if isScalar(v) {
+			stays[v] = true
+		}
 	}
 	for i, v := range list {
 		if c.full() {
 			return
 		}
 		c.enter(step{index: i})
-		c.identity(v, f.typ, "")
+		if c.identity(v, f.typ, "") && stays[v] {
+			c.wrong(v, fmt.Sprintf("is in %s, too", name))
+		}
 		c.leave()
 	}
 }
@@ -187,6 +204,9 @@ func (c *checker) mergedElement(v any, elem reflect.Type, key string) {
 	object, _ := v.(map[string]any)
 	if _, ok := object[patchDirective]; ok && key != "" {
 		if c.patchDirective(object) {
+			if len(object) > 1 {
+				c.wrong(v, "must have no other key: the elements beside it replace the list")
+			}
 			return
 		}
 		c.identity(v, elem, key)
@@ -251,7 +271,7 @@ func (c *checker) comparable(v any, t reflect.Type) bool {
 	case isFloat(t) && isInt:
 		detail = "must be a number with a point"
 	default:
-		detail = scalar(v, t)
+		detail = c.scalar(v, t)
 	}
 	if detail != "" {
 		c.wrong(v, detail)

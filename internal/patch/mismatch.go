@@ -2,7 +2,15 @@
 
 package patch
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // mismatches begin the messages of the library for a patch that fits the type and cannot be merged into this object. Its errors have no type.
 var mismatches = []string{
@@ -14,6 +22,21 @@ var mismatches = []string{
 	"unable to find api field in struct ",                   // into a type that reads JSON itself
 	"unexpected slice of slice",                             // into a list of lists
 	"failed to convert new object (",                        // an apply configuration that fits OpenAPI and not the Go type
+}
+
+// StatusError returns an error with the status 422 for the library's error for a patch that it cannot merge into the object called name, and
+// any other error as it is.
+func StatusError(err error, resource schema.GroupResource, name string) error {
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) || !Mismatch(err.Error()) {
+		return err
+	}
+	return Unmerged(err.Error(), schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name)
+}
+
+// Unmerged returns an error with the status 422 for a patch that cannot be merged into the object called name.
+func Unmerged(why string, kind schema.GroupKind, name string) error {
+	detail := fmt.Sprintf("cannot be merged into the object: %s; send a merge patch, a JSON patch or an apply configuration", cut(why, maxMessage))
+	return apierrors.NewInvalid(kind, name, field.ErrorList{field.Forbidden(field.NewPath("patch"), detail)})
 }
 
 // Mismatch reports whether the message of an error is the library's for a patch that it cannot merge into an object.

@@ -3,8 +3,13 @@
 package patch
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"math"
 	"reflect"
+	"strconv"
+	"strings"
 )
 
 // maxExact is the first integer that a float64 may stand for although it is not what was written.
@@ -13,7 +18,7 @@ const maxExact = 1 << 53
 const inexact = "would be rounded; send it in an update, a merge patch or a JSON patch"
 
 // scalar returns what is wrong with v as a value of a type that is not a struct, map or slice, or "".
-func scalar(v any, t reflect.Type) string {
+func (c *checker) scalar(v any, t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		if _, ok := v.(string); !ok {
@@ -33,7 +38,7 @@ func scalar(v any, t reflect.Type) string {
 	case int64:
 		return integer(n, t)
 	case float64:
-		return float(n, t)
+		return c.float(n, t)
 	}
 	return "must be a number"
 }
@@ -49,13 +54,13 @@ func integer(i int64, t reflect.Type) string {
 	return ""
 }
 
-func float(f float64, t reflect.Type) string {
+func (c *checker) float(f float64, t reflect.Type) string {
 	switch {
 	case isFloat(t) && reflect.Zero(t).OverflowFloat(f):
 		return outOfRange(t)
 	case isFloat(t):
 		return ""
-	case f != math.Trunc(f):
+	case f != math.Trunc(f) || !c.writtenIntegral():
 		return "must be an integer"
 	case t.Size() == 8 && math.Abs(f) >= maxExact && math.Abs(f) < math.MaxInt64:
 		return inexact
@@ -63,6 +68,43 @@ func float(f float64, t reflect.Type) string {
 		return outOfRange(t)
 	}
 	return integer(int64(f), t)
+}
+
+// writtenIntegral reports whether the number at this place of the body is an integer. A fraction may be too small for a float64.
+func (c *checker) writtenIntegral() bool {
+	if c.body == nil {
+		return true
+	}
+	if c.numbers == nil {
+		decoder := json.NewDecoder(bytes.NewReader(c.body))
+		decoder.UseNumber()
+		if err := decoder.Decode(&c.numbers); err != nil {
+			return false
+		}
+	}
+	v := c.numbers
+	for _, s := range c.path {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[s.name]
+		case []any:
+			v = in[s.index]
+		}
+	}
+	number, ok := v.(json.Number)
+	return ok && integral(number.String())
+}
+
+// integral reports whether a number in JSON is an integer: whether its exponent moves the point behind its last digit that is not 0.
+func integral(number string) bool {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	if strings.Trim(digits, "-0") == "" {
+		return true
+	}
+	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	return err == nil && len(whole)+shift >= len(digits)
 }
 
 func outOfRange(t reflect.Type) string { return "must be in the range of " + t.Kind().String() }

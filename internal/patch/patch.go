@@ -27,14 +27,15 @@ const (
 	maxText    = 128
 	maxMessage = 1024
 	maxSteps   = 16
-	// maxMerged is the number of elements of a list that is merged: the library compares each with each other.
-	maxMerged = 10_000
+	// maxMerged is the number of elements in a list that is merged. The library compares each with each other, so n lists have place for
+	// this number divided by the square root of n.
+	maxMerged = 1000
 )
 
-// Strategic checks a strategic merge patch of an object of the struct type t. Unknown fields are left to the library, which ignores,
-// warns of or rejects them as the request's fieldValidation says.
-func Strategic(patch map[string]any, t reflect.Type) field.ErrorList {
-	var c checker
+// Strategic checks a strategic merge patch of an object of the struct type t. The body, in JSON, is what patch was decoded from. Unknown
+// fields are left to the library, which ignores, warns of or rejects them as the request's fieldValidation says.
+func Strategic(patch map[string]any, body []byte, t reflect.Type) field.ErrorList {
+	c := checker{body: body}
 	c.structure(patch, t, true)
 	return c.errs
 }
@@ -51,6 +52,11 @@ func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
 type checker struct {
 	path []step
 	errs field.ErrorList
+	// body is what the patch was decoded from, or nil. Its numbers are decoded when one of them may have been rounded.
+	body    []byte
+	numbers any
+	// compared is the number of comparisons of elements that the library makes.
+	compared int
 }
 
 // step leads to a field, to the key of a Go map, or to an element of a list.
@@ -131,7 +137,7 @@ func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 	case reflect.Interface:
 		c.exact(v)
 	default:
-		if detail := scalar(v, t); detail != "" {
+		if detail := c.scalar(v, t); detail != "" {
 			c.wrong(v, detail)
 		}
 	}
@@ -180,11 +186,10 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 		return
 	}
 	switch {
-	case m.merge && len(list) > maxMerged:
-		c.wrong(v, fmt.Sprintf("must have at most %d elements", maxMerged))
-		return
 	case merge && m.merge && m.key == "" && isObject(element(t.Elem())):
 		c.wrong(v, "elements have no merge key; send a merge patch, a JSON patch or an apply configuration")
+		return
+	case merge && m.merge && !c.compare(list):
 		return
 	}
 	for i, v := range list {
@@ -201,12 +206,22 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 	}
 }
 
+// compare adds an error if a list has too many elements to compare each with each other, together with the lists before it.
+func (c *checker) compare(list []any) bool {
+	if c.compared += min(len(list), maxMerged+1) * min(len(list), maxMerged+1); c.compared > maxMerged*maxMerged {
+		c.wrong(list, fmt.Sprintf("all lists that are merged have too many elements, one alone may have %d; "+
+			"send a merge patch, a JSON patch or an apply configuration", maxMerged))
+		return false
+	}
+	return true
+}
+
 // converts adds an error if a type that reads JSON itself, or bytes, do not take v.
 func (c *checker) converts(v any, t reflect.Type) {
 	c.exact(v)
 	// The library converts numbers to such a type itself.
 	if _, isText := v.(string); !isText && isScalar(v) && (isInteger(t) || isFloat(t)) {
-		if detail := scalar(v, t); detail != "" {
+		if detail := c.scalar(v, t); detail != "" {
 			c.wrong(v, detail)
 			return
 		}

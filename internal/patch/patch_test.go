@@ -95,7 +95,7 @@ var objectType = reflect.TypeFor[object]()
 // fitting are accepted.
 var fitting = []string{
 	`{}`, `null`, `{"unknown":{"$any":[[1]]}}`, `{"apiVersion":"v1","kind":"Object","metadata":{"name":"a","labels":{"a":"b"}}}`,
-	`{"int32":2147483647}`, `{"int32":-2147483648}`, `{"int32":1.0}`, `{"int32":null}`, `{"int64":9223372036854775807}`, `{"int64":1e3}`,
+	`{"int32":2147483647}`, `{"int32":-2147483648}`, `{"int32":1.0}`, `{"int32":100e-2}`, `{"int32":0.001E+3}`, `{"int64":-15.0e1}`, `{"int32":-0.0e-500}`, `{"int32":null}`, `{"int64":9223372036854775807}`, `{"int64":1e3}`,
 	`{"uint8":255}`, `{"uint32":4294967295}`, `{"float32":1.5}`, `{"float64":1e300}`, `{"float64":7}`, `{"bool":true}`, `{"text":"a"}`, `{"inlined":-128}`,
 	`{"port":80}`, `{"port":"http"}`, `{"size":"1Gi"}`, `{"size":5}`, `{"at":"2026-01-01T00:00:00Z"}`, `{"raw":{"a":1}}`, `{"data":"aGk="}`, `{"data":[1,255]}`,
 	`{"labels":{"a":null}}`, `{"labels":{"$patch":"replace","a":"b"}}`, `{"labels":{"$retainKeys":["a"],"a":"b"}}`, `{"labels":{"$other":"b"}}`,
@@ -104,7 +104,7 @@ var fitting = []string{
 	`{"parts":[{"name":"b"},{"name":"a","$patch":"delete"}],"$setElementOrder/parts":[{"name":"c"},{"name":"b"}]}`, `{"$setElementOrder/parts":[]}`,
 	`{"required":[{"name":"a"}],"$setElementOrder/required":[{"name":"a"}]}`, `{"ports":[{"port":80}]}`, `{"maps":[{"name":"a","b":"c"}]}`,
 	`{"set":["a","b"],"$setElementOrder/set":["a","b"],"$deleteFromPrimitiveList/set":["c"]}`, `{"ints":[1,2]}`, `{"floats":[1.5]}`, `{"mixed":[1,"a"]}`,
-	`{"words":["a",null]}`, `{"words":["a"],"$setElementOrder/words":["a"]}`, `{"atomic":[{"count":1},{}]}`, `{"raws":[{"a":{"b":1}}]}`,
+	`{"words":["a",null]}`, `{"$deleteFromPrimitiveList/words":["a"]}`, `{"$deleteFromPrimitiveList/words":["a"],"words":null}`, `{"words":["a"],"$setElementOrder/words":["a"]}`, `{"atomic":[{"count":1},{}]}`, `{"raws":[{"a":{"b":1}}]}`,
 	`{"spec":{"$patch":"replace","name":"a"}}`, `{"spec":{"$retainKeys":["name"],"name":"a","tags":null}}`, `{"spec":{"$patch":"replace"},"raw":null}`, `{"retained":{"$retainKeys":[]}}`, `{"replaced":{"name":"a"}}`,
 }
 
@@ -123,10 +123,13 @@ var unfitting = []struct{ patch, field string }{
 	{`{"uint8":256}`, "uint8"}, {`{"uint8":-1}`, "uint8"}, {`{"uint32":-1}`, "uint32"}, {`{"uint32":4294967296}`, "uint32"}, {`{"inlined":128}`, "inlined"},
 	{`{"float32":1e39}`, "float32"}, {`{"port":4294967296}`, "port"}, {`{"limits":{"a":4294967296}}`, "limits[a]"}, {`{"raw":{"a":18446744073709551615}}`, "raw.a"},
 	{`{"parts":[{"name":"a","count":4294967296}]}`, "parts[0].count"}, {`{"ports":[{"port":4294967296}]}`, "ports[0].port"}, {`{"ints":[4294967296]}`, "ints[0]"},
+	{`{"int32":2.99999999999999999999}`, "int32"}, {`{"int64":4503599627370497.5}`, "int64"}, {`{"int32":1e-400}`, "int32"}, {`{"limits":{"a":1.00000000000000000001}}`, "limits[a]"},
+	{`{"parts":[{"name":"b"},{"name":"a","count":3.9999999999999999999}]}`, "parts[1].count"},
 	// Merge keys.
 	{`{"parts":[{"count":1}]}`, "parts[0].name"}, {`{"parts":[{"name":{"a":1}}]}`, "parts[0].name"}, {`{"parts":[{"name":["a"]}]}`, "parts[0].name"}, {`{"parts":[{"name":null}]}`, "parts[0].name"},
 	{`{"parts":[{"name":1}]}`, "parts[0].name"}, {`{"parts":[null]}`, "parts[0]"}, {`{"parts":[[]]}`, "parts[0]"}, {`{"parts":["a"]}`, "parts[0]"}, {`{"parts":{"name":"a"}}`, "parts"},
 	{`{"parts":[{"name":"a","parts":[{"count":1}]}]}`, "parts[0].parts[0].name"}, {`{"parts":[{"$patch":"delete"}]}`, "parts[0].name"}, {`{"parts":[{"$patch":"delete","name":[]}]}`, "parts[0].name"},
+	{`{"parts":[{"$patch":"replace","name":"a"}]}`, "parts[0]"},
 	{`{"required":[null]}`, "required[0]"}, {`{"ports":[{"port":80.0}]}`, "ports[0].port"}, {`{"ports":[{"port":"80"}]}`, "ports[0].port"}, {`{"keyless":[{"name":"a"}]}`, "keyless"},
 	{`{"maps":[{"a":"b"}]}`, "maps[0].name"}, {`{"maps":[{"name":{}}]}`, "maps[0].name"}, {`{"set":[null]}`, "set[0]"}, {`{"set":[{}]}`, "set[0]"}, {`{"set":[1]}`, "set[0]"}, {`{"set":[["a"]]}`, "set[0]"},
 	{`{"ints":[1.0]}`, "ints[0]"}, {`{"floats":[1]}`, "floats[0]"}, {`{"mixed":[{}]}`, "mixed[0]"}, {`{"metadata":{"ownerReferences":[{"name":"a"}]}}`, "metadata.ownerReferences[0].uid"},
@@ -152,6 +155,7 @@ var unfitting = []struct{ patch, field string }{
 	{`{"$setElementOrder/parts":[{"name":"a"}],"parts":null}`, "$setElementOrder/parts"}, {`{"$setElementOrder/set":["a","b"],"set":["b","a"]}`, "$setElementOrder/set"},
 	{`{"spec":{"$setElementOrder/parts":1}}`, "spec.$setElementOrder/parts"}, {`{"parts":[{"name":"a","$setElementOrder/parts":[1]}]}`, "parts[0].$setElementOrder/parts[0]"},
 	// $deleteFromPrimitiveList.
+	{`{"$deleteFromPrimitiveList/words":[],"words":["a"]}`, "$deleteFromPrimitiveList/words"}, {`{"$deleteFromPrimitiveList/set":["b","a"],"set":["a"]}`, "$deleteFromPrimitiveList/set[1]"},
 	{`{"$deleteFromPrimitiveList/set":null}`, "$deleteFromPrimitiveList/set"}, {`{"$deleteFromPrimitiveList/set":"a"}`, "$deleteFromPrimitiveList/set"}, {`{"$deleteFromPrimitiveList/set":[{}]}`, "$deleteFromPrimitiveList/set[0]"},
 	{`{"$deleteFromPrimitiveList/set":[[]]}`, "$deleteFromPrimitiveList/set[0]"}, {`{"$deleteFromPrimitiveList/parts":[{"name":"a"}]}`, "$deleteFromPrimitiveList/parts"}, {`{"$deleteFromPrimitiveList/unknown":[]}`, "$deleteFromPrimitiveList/unknown"},
 	{`{"$deleteFromPrimitiveList":[]}`, "$deleteFromPrimitiveList"}, {`{"metadata":{"$deleteFromPrimitiveList/finalizers":[{"a":1}]}}`, "metadata.$deleteFromPrimitiveList/finalizers[0]"},
@@ -168,7 +172,7 @@ func decode(t *testing.T, patch string) map[string]any {
 
 func TestStrategicAccepts(t *testing.T) {
 	for _, patch := range fitting {
-		if errs := Strategic(decode(t, patch), objectType); len(errs) > 0 {
+		if errs := Strategic(decode(t, patch), []byte(patch), objectType); len(errs) > 0 {
 			t.Errorf("%s: got %v, want no error", patch, errs)
 		}
 	}
@@ -176,7 +180,7 @@ func TestStrategicAccepts(t *testing.T) {
 
 func TestStrategicRejects(t *testing.T) {
 	for _, tc := range unfitting {
-		errs := Strategic(decode(t, tc.patch), objectType)
+		errs := Strategic(decode(t, tc.patch), []byte(tc.patch), objectType)
 		if len(errs) != 1 || errs[0].Field != tc.field {
 			t.Errorf("%s: got %v, want one error for %s", tc.patch, errs, tc.field)
 		}
@@ -211,11 +215,12 @@ func TestErrorsAreBounded(t *testing.T) {
 		{"labels": map[string]any{long: map[string]any{}}, "text": []any{long}, "at": long, "int32": long, "$" + long: long},
 		{"set": slicesOf(nil, 1000)},
 		{"set": slicesOf("a", maxMerged+1)},
+		{"set": slicesOf("a", maxMerged-1), orderDirective + "/set": slicesOf("a", maxMerged-1)},
 		{"$patch": "replace", "raw": slicesOf(map[string]any{"a": 1e19}, 1000)},
 		{"$patch": "replace", "raw": deep},
 		{"spec": map[string]any{"$retainKeys": []any{}, long: long}},
 	} {
-		errs := Strategic(patch, objectType)
+		errs := Strategic(patch, nil, objectType)
 		if size := len(errs.ToAggregate().Error()); len(errs) == 0 || len(errs) > maxErrors || size > 64<<10 {
 			t.Errorf("got %d errors of %d bytes in all", len(errs), size)
 		}
@@ -232,7 +237,7 @@ func slicesOf(v any, n int) []any {
 
 // TestMessages: a message names the value that was sent.
 func TestMessages(t *testing.T) {
-	errs := Strategic(decode(t, `{"int32":4294967296}`), objectType)
+	errs := Strategic(decode(t, `{"int32":4294967296}`), nil, objectType)
 	want := field.ErrorList{field.TypeInvalid(field.NewPath("int32"), int64(4294967296), "must be in the range of int32")}
 	if !reflect.DeepEqual(errs, want) {
 		t.Errorf("got %v, want %v", errs, want)

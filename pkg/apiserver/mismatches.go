@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -20,15 +18,16 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot.
-func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer) {
+// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot: if it panics, or if it returns an error
+// that no storage has replaced, as in dry runs.
+func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, kind schema.GroupKind, serializer runtime.NegotiatedSerializer) {
 	held := &heldError{ResponseWriter: w}
 	defer func() {
 		reason := recover()
 		message := held.message(serializer)
 		switch {
 		case strings.Contains(fmt.Sprint(reason), "/util/strategicpatch."): // the reason has the stack
-			message = "an element of the object has another kind than the patch's"
+			message = "the merge failed"
 		case reason != nil:
 			panic(reason)
 		case held.status == 0:
@@ -38,12 +37,12 @@ func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, 
 			return
 		}
 		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch has it
-		detail := fmt.Sprintf("cannot be merged into the object: %s; send a merge patch, a JSON patch or an apply configuration", patch.Message(message))
-		err := apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: info.Resource}, info.Name,
-			field.ErrorList{field.Forbidden(field.NewPath("patch"), detail)})
-		responsewriters.RespondWithError(w, req, err, serializer)
+		responsewriters.RespondWithError(w, req, patch.Unmerged(message, kind, info.Name), serializer)
 	}()
-	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
+	uncompressed := req.WithContext(req.Context())
+	uncompressed.Header = req.Header.Clone()
+	uncompressed.Header.Del("Accept-Encoding") // held.message reads the response
+	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), uncompressed)
 }
 
 // heldError holds a response of the status 500 back.

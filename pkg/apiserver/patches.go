@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"reflect"
 	"strings"
@@ -87,9 +88,12 @@ func newPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo)
 //
 // A patch that fits the type and that the library cannot merge into this object is 422, too.
 func (p *patches) check(handler http.Handler, limit int64, serializer runtime.NegotiatedSerializer) http.Handler {
+	if limit <= 0 { // as the handler understands it
+		limit = math.MaxInt64 - 1
+	}
 	decoding := semaphore.NewWeighted(limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		check := p.checkOf(req)
+		check, kind := p.checkOf(req)
 		if check == nil || req.ContentLength > limit {
 			handler.ServeHTTP(w, req)
 			return
@@ -111,15 +115,15 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 			return
 		}
 		req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
-		serveMerge(handler, w, req, serializer)
+		serveMerge(handler, w, req, kind, serializer)
 	})
 }
 
-// checkOf returns the check of the request's body, or nil if it needs none.
-func (p *patches) checkOf(req *http.Request) func(body []byte) error {
+// checkOf returns the check of the request's body, or nil if it needs none, and the kind that the body has.
+func (p *patches) checkOf(req *http.Request) (check func(body []byte) error, gk schema.GroupKind) {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Verb != "patch" {
-		return nil
+		return nil, gk
 	}
 	path := info.Resource
 	if info.Subresource != "" {
@@ -127,13 +131,14 @@ func (p *patches) checkOf(req *http.Request) func(body []byte) error {
 	}
 	of, ok := p.kinds[patched{schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, path}]
 	if !ok {
-		return nil
+		return nil, gk
 	}
+	gk = of.GroupKind()
 	invalid := func(errs field.ErrorList) error {
 		if len(errs) == 0 {
 			return nil
 		}
-		return apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: of.Kind}, info.Name, errs)
+		return apierrors.NewInvalid(gk, info.Name, errs)
 	}
 	// As the handler finds the type of a patch.
 	contentType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
@@ -144,8 +149,8 @@ func (p *patches) checkOf(req *http.Request) func(body []byte) error {
 			if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &content); err != nil {
 				return nil
 			}
-			return invalid(patch.Strategic(content, of.typ))
-		}
+			return invalid(patch.Strategic(content, body, of.typ))
+		}, gk
 	case types.ApplyYAMLPatchType:
 		return func(body []byte) error {
 			var content map[string]any
@@ -156,7 +161,7 @@ func (p *patches) checkOf(req *http.Request) func(body []byte) error {
 				return err
 			}
 			return p.checkApply(content, of, invalid)
-		}
+		}, gk
 	case types.ApplyCBORPatchType:
 		return func(body []byte) error {
 			var content map[string]any
@@ -164,9 +169,9 @@ func (p *patches) checkOf(req *http.Request) func(body []byte) error {
 				return nil
 			}
 			return p.checkApply(content, of, invalid)
-		}
+		}, gk
 	}
-	return nil
+	return nil, gk
 }
 
 // checkApply leaves it to the handler to reject another kind.

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,8 +14,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
@@ -36,6 +40,25 @@ func TestPatchPanics(t *testing.T) {
 	}
 	if _, panicked := send("another"); panicked != "another" {
 		t.Errorf("something else panics: got %v, want the panic", panicked)
+	}
+}
+
+// TestLongMergeErrors: an error of the merge that is so long that the library would compress it is 422, too.
+func TestLongMergeErrors(t *testing.T) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	codecs := serializer.NewCodecFactory(scheme)
+	failing := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		err := errors.New("map: map[a:" + strings.Repeat("x", 200<<10) + "] does not contain declared merge key: name")
+		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
+	})
+	req := httptest.NewRequest(http.MethodPatch, "/", nil)
+	req.Header.Set("Accept-Encoding", "gzip")
+	req = req.WithContext(genericapirequest.WithRequestInfo(req.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "patch", Name: "w"}))
+	w := httptest.NewRecorder()
+	serveMerge(failing, w, req, schema.GroupKind{Kind: "Widget"}, codecs)
+	if body := w.Body.String(); w.Code != http.StatusUnprocessableEntity || len(body) > 8<<10 || !strings.Contains(body, "cannot be merged into the object: map: map[a:xxx") {
+		t.Errorf("got %d and %d bytes, want 422 and the beginning of the error: %.500s", w.Code, len(body), body)
 	}
 }
 

@@ -58,7 +58,7 @@ func limitYAML(handler http.Handler, serializer runtime.NegotiatedSerializer) ht
 			return
 		}
 		defer decoding.Release(int64(len(body)))
-		if err := checkAliases(body); err != nil {
+		if err := checkNodes(body); err != nil {
 			responsewriters.RespondWithError(w, req, err, serializer)
 			return
 		}
@@ -183,21 +183,26 @@ func readYAML(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkAliases returns an error with the status 400 for a document that has aliases, or may have some.
-func checkAliases(body []byte) error {
-	// kubectl sends JSON. A document without both signs has neither an anchor nor an alias.
-	if !bytes.ContainsRune(body, '&') || !bytes.ContainsRune(body, '*') || json.Valid(body) {
+// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some. What is binary becomes
+// text, with U+FFFD for what is not UTF-8.
+func checkNodes(body []byte) error {
+	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias nor a tag.
+	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
+	if !aliases && !bytes.ContainsRune(body, '!') || json.Valid(body) {
 		return nil
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(body, &document); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases in the YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases and tags in the YAML: %v", err))
 	}
 	nodes := []*yaml.Node{&document}
 	for len(nodes) > 0 {
 		node := nodes[len(nodes)-1]
 		if node.Kind == yaml.AliasNode {
 			return apierrors.NewBadRequest(fmt.Sprintf("line %d: YAML aliases are not accepted; write the values out, or send JSON", node.Line))
+		}
+		if node.ShortTag() == "!!binary" {
+			return apierrors.NewBadRequest(fmt.Sprintf("line %d: the YAML tag !!binary is not accepted; write the text out", node.Line))
 		}
 		nodes = append(nodes[:len(nodes)-1], node.Content...)
 	}

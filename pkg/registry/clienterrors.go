@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+
+	"example.com/extension-apiserver/internal/patch"
 )
 
 // clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a resourceVersion
@@ -79,7 +81,8 @@ func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storag
 
 func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
-	return withStatus(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached), true)
+	err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached)
+	return withStatus(patch.StatusError(err, s.resource, path.Base(key)), true)
 }
 
 // explain makes an answer of the error that the storage returns for a bad parameter.

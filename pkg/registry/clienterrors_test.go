@@ -68,6 +68,9 @@ func TestClientErrors(t *testing.T) {
 		{"list", down, func(s storage.Interface) error {
 			return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
 		}, ""},
+		{"patch", errors.New("map: map[count:1] does not contain declared merge key: name"), func(s storage.Interface) error {
+			return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
+		}, "patch"},
 		{"update, not the client", down, func(s storage.Interface) error {
 			return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
 		}, ""},

@@ -149,11 +149,46 @@ func TestPatchesThatDoNotMerge(t *testing.T) {
 	if _, err := client.Create(t.Context(), widget, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	failures := func() float64 {
+		return metric(t, direct(t, shared), "apiserver_request_total", map[string]string{"code": "500", "verb": "PATCH", "resource": "widgets", "dry_run": ""})
+	}
+	before := failures()
 	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
 		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(`{"spec":{"parts":[],"$setElementOrder/parts":[{"name":"a"}]}}`),
 			metav1.PatchOptions{DryRun: dryRun})
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be merged into the object: no elements") {
 			t.Errorf("dry run %v: %v, want Invalid that says why", dryRun, err)
+		}
+	}
+	if got := failures() - before; got != 0 {
+		t.Errorf("apiserver_request_total counts %g responses with 500, want 0: an alert looks at them", got)
+	}
+}
+
+// TestInvalidUTF8: no text is stored that was not sent.
+func TestInvalidUTF8(t *testing.T) {
+	namespace := shared.NewNamespace(t)
+	if _, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	collection := "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets"
+	const whole = `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w","annotations":{"a":"` + "\xff" + `"}},"spec":{"model":"pendulum"}}`
+	const part = `{"metadata":{"annotations":{"a":"` + "\xff" + `"}}}`
+	for _, tc := range []struct{ method, path, contentType, body string }{
+		{http.MethodPost, collection, "application/json", whole},
+		{http.MethodPost, collection, "", whole},
+		{http.MethodPost, collection, "application/yaml", whole},
+		{http.MethodPost, collection, "application/yaml", "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, annotations: {a: !!binary gIGC}}, spec: {model: pendulum}}"},
+		{http.MethodPut, collection + "/w", "application/json", whole},
+		{http.MethodPatch, collection + "/w", string(types.MergePatchType), part},
+		{http.MethodPatch, collection + "/w", string(types.StrategicMergePatchType), part},
+		{http.MethodPatch, collection + "/w", string(types.JSONPatchType), `[{"op":"add","path":"/metadata/annotations","value":{"a":"` + "\xff" + `"}}]`},
+		{http.MethodPatch, collection + "/w?fieldManager=test", string(types.ApplyYAMLPatchType), whole},
+		{http.MethodPatch, collection + "/w?fieldManager=test", string(types.ApplyYAMLPatchType), "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, annotations: {a: !!binary gIGC}}}"},
+	} {
+		header := http.Header{"Content-Type": {tc.contentType}}
+		if a := direct(t, shared).Do(t, tc.method, tc.path, header, []byte(tc.body)); a.Status != http.StatusBadRequest {
+			t.Errorf("%s as %q of %q: got %d with %s, want 400", tc.method, tc.contentType, tc.body, a.Status, a.Body)
 		}
 	}
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/transform"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// refuseInvalidUTF8 lets the handler read JSON and YAML as long as it is UTF-8, and then respond with 400. The library would store U+FFFD in
+// the place of what is not.
+func refuseInvalidUTF8(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		contentType := strings.ToLower(req.Header.Get("Content-Type")) // JSON is the default
+		text := contentType == "" || strings.Contains(contentType, "json") || strings.Contains(contentType, "yaml")
+		if ok && info.IsResourceRequest && writes.Has(info.Verb) && text {
+			req.Body = utf8Body{transform.NewReader(req.Body, encoding.UTF8Validator), req.Body}
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+type utf8Body struct {
+	io.Reader
+	io.Closer
+}
+
+// Read implements io.Reader.
+func (b utf8Body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if errors.Is(err, encoding.ErrInvalidUTF8) {
+		err = apierrors.NewBadRequest("the body is not UTF-8")
+	}
+	return n, err
+}
