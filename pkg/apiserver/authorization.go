@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
@@ -28,6 +30,9 @@ const (
 	// userReviewsWaiting is how many more of them may wait. It is the number of requests that the
 	// server executes at a time by default, so it does not refuse what priority and fairness admits.
 	userReviewsWaiting = 600
+	// maxSelectors is the number of bytes that the selectors of a request may have in a SubjectAccessReview. The library writes "a," as 32
+	// bytes there, and keeps a review for each decision in its cache.
+	maxSelectors = 1 << 10
 )
 
 // newAuthorizer asks next, the library's authorizer, but about what is always allowed.
@@ -84,6 +89,7 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	defer release()
+	a = withShortSelectors(a)
 	decision, reason, err := d.next.Authorize(ctx, a)
 	// next is a union too, and newAuthorizer's union adds the name again.
 	reason = strings.TrimPrefix(reason, delegated+": ")
@@ -100,3 +106,30 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 	}
 	return decision, reason, nil
 }
+
+// withShortSelectors returns the attributes without their selectors if these are long. A selector narrows what is asked for, so the request
+// then needs the right to all objects.
+func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
+	const perRequirement = len(`{"key":"","operator":"DoesNotExist","values":[]},`)
+	size := 0
+	fieldSelector, _ := a.GetFieldSelector()
+	for _, r := range fieldSelector {
+		size += perRequirement + len(r.Field) + len(r.Value)
+	}
+	labelSelector, _ := a.GetLabelSelector()
+	for _, r := range labelSelector {
+		size += perRequirement + len(r.Key())
+		for _, value := range r.ValuesUnsorted() {
+			size += len(`"",`) + len(value)
+		}
+	}
+	if size > maxSelectors {
+		return withoutSelectors{a}
+	}
+	return a
+}
+
+type withoutSelectors struct{ authorizer.Attributes }
+
+func (withoutSelectors) GetFieldSelector() (fields.Requirements, error) { return nil, nil }
+func (withoutSelectors) GetLabelSelector() (labels.Requirements, error) { return nil, nil }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// TestLongSelectors: kube-apiserver is asked about a request with long selectors as if it had none.
+func TestLongSelectors(t *testing.T) {
+	numbers := make([]string, 300)
+	for i := range numbers {
+		numbers[i] = strconv.Itoa(i)
+	}
+	for name, tc := range map[string]struct {
+		labels, fields string
+		asked          bool // with the selectors
+	}{
+		"none":                {asked: true},
+		"short":               {labels: "app=shop,tier in (a,b),!old", fields: "metadata.name=a,spec.nodeName!=b", asked: true},
+		"many keys":           {labels: strings.TrimSuffix(strings.Repeat("a,", 30), ",")},
+		"many values":         {labels: "a in (" + strings.Join(numbers, ",") + ")"},
+		"many fields":         {fields: strings.TrimSuffix(strings.Repeat("a!=b,", 30), ",")},
+		"a long value":        {fields: "metadata.name=" + strings.Repeat("a", maxSelectors)},
+		"half labels, fields": {labels: strings.TrimSuffix(strings.Repeat("a,", 15), ","), fields: strings.TrimSuffix(strings.Repeat("a!=b,", 15), ",")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			labelSelector, err := labels.ParseToRequirements(tc.labels)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fieldSelector, err := fields.ParseSelector(tc.fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := authorizer.AttributesRecord{
+				User: &user.DefaultInfo{Name: "ann"}, Verb: "list", Resource: "widgets", ResourceRequest: true,
+				LabelSelectorRequirements: labelSelector, FieldSelectorRequirements: fieldSelector.Requirements(),
+			}
+			var asked authorizer.Attributes
+			d := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				asked = a
+				return authorizer.DecisionAllow, "", nil
+			}), func() {})
+			if _, _, err := d.Authorize(t.Context(), sent); err != nil {
+				t.Fatal(err)
+			}
+			gotLabels, _ := asked.GetLabelSelector()
+			gotFields, _ := asked.GetFieldSelector()
+			if asked.GetUser() != sent.User || asked.GetVerb() != "list" || asked.GetResource() != "widgets" {
+				t.Errorf("asked about %v, want the request", asked)
+			}
+			wantLabels, wantFields := len(labelSelector), len(fieldSelector.Requirements())
+			if !tc.asked {
+				wantLabels, wantFields = 0, 0
+			}
+			if len(gotLabels) != wantLabels || len(gotFields) != wantFields {
+				t.Errorf("asked with %d and %d requirements, want %d and %d", len(gotLabels), len(gotFields), wantLabels, wantFields)
+			}
+		})
+	}
+}
