@@ -67,20 +67,21 @@ func limitYAML(handler http.Handler, serializer runtime.NegotiatedSerializer) ht
 	})
 }
 
-// yamlReads are the verbs whose answers limitYAMLAnswers bounds. A write is done when its answer is made.
+// yamlReads are the verbs of reads whose answers limitYAMLAnswers bounds.
 var yamlReads = sets.New("get", "list")
 
-// limitYAMLAnswers bounds what is read as YAML, which the library makes by reading all of the JSON with
-// that parser: 1.7 GiB for 10 MiB of JSON. The JSON may have maxYAML bytes; a longer answer is 406. The
-// library is asked for JSON wherever the client accepts YAML, so it has no way to choose YAML by itself.
-// kubectl asks for JSON and writes YAML itself.
+// limitYAMLAnswers bounds answers in YAML, which the library makes by reading all of the JSON with that
+// parser: 1.7 GiB for 10 MiB of JSON. The JSON may have maxYAML bytes. A longer answer to a read is 406.
+// A write is done when its answer is made, so a longer one, such as a list of what was deleted, stays JSON.
+// The library is asked for JSON wherever the client accepts YAML, so it has no way to choose YAML by
+// itself. kubectl asks for JSON and writes YAML itself.
 func limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	encoding := semaphore.NewWeighted(maxYAML)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		accept := req.Header.Get("Accept")
 		withoutYAML, yaml := jsonForYAML(accept)
-		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) || !yaml || httpstream.IsUpgradeRequest(req) {
+		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) && !writes.Has(info.Verb) || !yaml || httpstream.IsUpgradeRequest(req) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -93,7 +94,13 @@ func limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSeriali
 		}
 		asJSON.Header.Del("Accept-Encoding")
 		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK}
+		if writes.Has(info.Verb) {
+			answer.w = w
+		}
 		handler.ServeHTTP(answer, asJSON)
+		if answer.passed {
+			return
+		}
 		if err := answer.writeYAML(req.Context(), w, encoding); err != nil {
 			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
 			responsewriters.RespondWithError(w, asJSON, err, serializer)
@@ -124,16 +131,30 @@ type jsonAnswer struct {
 	status  int
 	body    bytes.Buffer
 	tooLong bool
+	// w gets the answer to a write as it is, once it is longer.
+	w      http.ResponseWriter
+	passed bool
 }
 
 func (a *jsonAnswer) Header() http.Header    { return a.header }
 func (a *jsonAnswer) WriteHeader(status int) { a.status = status }
 
 func (a *jsonAnswer) Write(p []byte) (int, error) {
-	if a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAML; a.tooLong {
+	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAML; {
+	case !a.tooLong:
+		return a.body.Write(p)
+	case a.w == nil:
 		return 0, errors.New("answer is too long for YAML")
+	case !a.passed:
+		a.passed = true
+		maps.Copy(a.w.Header(), a.header)
+		a.w.WriteHeader(a.status)
+		if _, err := a.w.Write(a.body.Bytes()); err != nil {
+			return 0, err
+		}
+		a.body = bytes.Buffer{}
 	}
-	return a.body.Write(p)
+	return a.w.Write(p)
 }
 
 // writeYAML writes the answer to w, or returns an error before it has written anything.

@@ -102,7 +102,8 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"JSON by rank":  {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`, "application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
 		"one, too long": {"application/yaml", "get", maxYAML, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
-		"a write":       {"application/yaml", "update", maxYAML, http.StatusOK, `{"a":"xx`, "application/yaml"},
+		"a write":       {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
+		"long writes":   {"application/yaml", "deletecollection", maxYAML, http.StatusCreated, `{"a":"xx`, "application/json;q=1"},
 		// The library takes the second where the resource has no such form.
 		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAML, http.StatusOK, `{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
 		"a blank":                 {"application/ yaml", "list", maxYAML, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
@@ -111,7 +112,12 @@ func TestS30YAMLAnswers(t *testing.T) {
 			received := ""
 			handler := limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				received = req.Header.Get("Accept")
-				_, _ = io.WriteString(w, `{"a":"`+strings.Repeat("x", tc.size)+`"}`)
+				if writes.Has(tc.verb) {
+					w.WriteHeader(http.StatusCreated)
+				}
+				for _, part := range []string{`{"a":"`, strings.Repeat("x", tc.size), `"}`} {
+					_, _ = io.WriteString(w, part)
+				}
 			}), testCodecs)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -120,6 +126,9 @@ func TestS30YAMLAnswers(t *testing.T) {
 			req.Header.Set("Accept", tc.accept)
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, req)
+			if whole := "x\"}"; strings.HasPrefix(tc.want, "{") && !strings.HasSuffix(rec.Body.String(), whole) {
+				t.Errorf("got an answer that ends with %q, want %q", rec.Body.String()[rec.Body.Len()-4:], whole)
+			}
 			if rec.Code != tc.code || !strings.Contains(rec.Body.String(), tc.want) || received != tc.received {
 				t.Errorf("got %d %.100s, the library was asked for %q; want %d %s, %q", rec.Code, rec.Body, received, tc.code, tc.want, tc.received)
 			}
