@@ -4,6 +4,8 @@ package scaffold
 
 import (
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -124,5 +126,19 @@ func TestPlurals(t *testing.T) {
 	want := map[string]string{"BackupPlan": "backupplans", "Policy": "policies", "Box": "boxes", "Class": "classes", "Day": "days"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plurals (-want +got):\n%s", diff)
+	}
+}
+
+// TestShellWord: the command that is printed after new goes to the directory, whatever its name is.
+func TestShellWord(t *testing.T) {
+	for _, dir := range []string{"plain", "a b", "a;touch x", "it's", "$HOME", "-"} {
+		path := filepath.Join(t.TempDir(), dir)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", "cd "+shellWord(path)+" && pwd").CombinedOutput()
+		if err != nil || string(out) != path+"\n" {
+			t.Errorf("cd %s: %v, got %q, want %q", shellWord(path), err, out, path)
+		}
 	}
 }

@@ -258,5 +258,13 @@ func (w work) tell(o newOptions, dir string) {
 	if o.kitVersion == "" {
 		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because that is not published.\n", o.kit)
 	}
-	fmt.Fprintf(w.out, "\nNext:\n  cd %s\n  make run\n", o.dir)
+	fmt.Fprintf(w.out, "\nNext:\n  cd %s\n  make run\n", shellWord(o.dir))
+}
+
+// shellWord returns a path as one word of a shell.
+func shellWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -57,19 +57,25 @@ func (w work) step(what string, do func() error) error {
 
 // run runs a command in a directory; the error has what it printed.
 func (w work) run(dir string, env []string, name string, args ...string) error {
+	_, err := w.output(dir, env, name, args...)
+	return err
+}
+
+// output is run that returns what the command wrote to standard output.
+func (w work) output(dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(w.ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var stdout, all bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, &all), &all
 	if err := cmd.Run(); err != nil {
 		if w.ctx.Err() != nil {
-			return errors.New("interrupted; nothing was changed")
+			return nil, errors.New("interrupted; nothing was changed")
 		}
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(out.Bytes()))
+		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(all.Bytes()))
 	}
-	return nil
+	return stdout.Bytes(), nil
 }
 
 // change makes a change in a copy of the project beside it, and brings it over when all of it succeeded: what is interrupted or fails
@@ -195,7 +201,11 @@ func (w work) generate(p *project) error {
 		if err := w.run(p.dir, env, "go", "vet", "./..."); err != nil {
 			return err
 		}
-		return w.run(p.dir, env, "bash", "-c", "go run ./cmd/"+p.server()+" apiservices --kustomize >"+p.path("manifests", "api", "apiservices.yaml"))
+		manifest, err := w.output(p.dir, env, "go", "run", "./cmd/"+p.server(), "apiservices", "--kustomize")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(p.path("manifests", "api", "apiservices.yaml"), manifest, 0o644) //nolint:gosec // as Git makes it
 	})
 }
 
