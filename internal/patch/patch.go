@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patch checks strategic merge patches and apply configurations against the Go type of the object that they change.
+// Package patch checks strategic merge patches and apply configurations against the Go type of the object that they change, and what JSON
+// patches cost.
 //
 // The library that merges them (k8s.io/apimachinery/pkg/util/strategicpatch) trusts them: it panics on merge keys that cannot be
 // compared, returns errors without a status for directives that it does not know, and cuts integers to the size of their field.
-// Both functions take what the library's own decoder returned and return nil for a patch whose content fits. They report at most
+// Strategic and Apply take what the library's own decoder returned and return nil for a patch whose content fits. They report at most
 // ten errors and change nothing.
 package patch
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// maxMoved is the number of elements that the operations of a JSON patch may move in its own lists: 0.3 s.
+const maxMoved = 10_000_000
+
+// JSON returns an error with the status 413 for a JSON patch whose operations may move too many elements. Each that inserts or removes an
+// element of a list moves the others. A body that is no JSON patch is left to the library.
+func JSON(body []byte) error {
+	var operations []map[string]json.RawMessage
+	if err := json.Unmarshal(body, &operations); err != nil {
+		return nil
+	}
+	most := 0
+	for _, operation := range operations {
+		for _, value := range operation {
+			most = max(most, commas(value))
+		}
+	}
+	if most*len(operations) > maxMoved {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+
+			"in a value, %d, may be at most %d", len(operations), most+1, maxMoved))
+	}
+	return nil
+}
+
+// commas counts those between elements and fields of valid JSON.
+func commas(value []byte) int {
+	n, text := 0, false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '"':
+			text = !text
+		case text && c == '\\':
+			i++
+		case !text && c == ',':
+			n++
+		}
+	}
+	return n
+}

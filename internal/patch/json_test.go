@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// TestJSON: what is refused is the product of operations and elements.
+func TestJSON(t *testing.T) {
+	list := func(n int) string { return `{"op":"add","path":"/x","value":[` + strings.Repeat("0,", n-1) + `0]}` }
+	text := func(n int) string { return `{"op":"add","path":"/x","value":"\"` + strings.Repeat(",", n) + `"}` }
+	inserts := func(n int) string { return strings.Repeat(`,{"op":"add","path":"/x/0","value":1}`, n) }
+	for name, tc := range map[string]struct {
+		patch   string
+		refused bool
+	}{
+		"no JSON":              {"[", false},
+		"no list":              {"{}", false},
+		"a long list":          {list(1_000_000), false},
+		"many operations":      {"[" + list(10) + inserts(9000) + "]", false},
+		"a text with commas":   {"[" + text(1_000_000) + inserts(9000) + "]", false},
+		"both":                 {"[" + list(1_000_000) + inserts(9000) + "]", true},
+		"both, in the middle":  {"[" + list(1) + inserts(4000) + "," + list(1_000_000) + inserts(4000) + "]", true},
+		"under another key":    {`[{"op":"add","path":"/x","value":0,"VALUE":[` + strings.Repeat("0,", 1_000_000) + `0]}` + inserts(9000) + "]", true},
+		"within another value": {`[{"op":"add","path":"/x","value":{"a\\":{"b":"\\\"","c":[` + strings.Repeat("0,", 1_000_000) + `0]}}}` + inserts(9000) + "]", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := JSON([]byte(tc.patch)); apierrors.IsRequestEntityTooLargeError(err) != tc.refused || (err != nil) != tc.refused {
+				t.Errorf("got %v, want a refusal: %t", err, tc.refused)
+			}
+		})
+	}
+	if err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "21, multiplied by the number of elements in a value, 1000000,") {
+		t.Errorf("got %v, want both numbers", err)
+	}
+}
