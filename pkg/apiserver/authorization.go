@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
@@ -123,13 +121,12 @@ func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
 			size += len(`"",`) + len(value)
 		}
 	}
-	if size > maxSelectors {
-		return withoutSelectors{a}
+	if size <= maxSelectors {
+		return a
 	}
-	return a
+	// A watch keeps them for its life.
+	return authorizer.AttributesRecord{
+		User: a.GetUser(), Verb: a.GetVerb(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
+		Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(), ResourceRequest: a.IsResourceRequest(), Path: a.GetPath(),
+	}
 }
-
-type withoutSelectors struct{ authorizer.Attributes }
-
-func (withoutSelectors) GetFieldSelector() (fields.Requirements, error) { return nil, nil }
-func (withoutSelectors) GetLabelSelector() (labels.Requirements, error) { return nil, nil }

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,7 +43,8 @@ func TestLongSelectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := authorizer.AttributesRecord{
-				User: &user.DefaultInfo{Name: "ann"}, Verb: "list", Resource: "widgets", ResourceRequest: true,
+				User: &user.DefaultInfo{Name: "ann"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v1", Resource: "widgets", Subresource: "s",
+				Name: "w", ResourceRequest: true, Path: "/apis/g/v1/namespaces/n/widgets/w/s",
 				LabelSelectorRequirements: labelSelector, FieldSelectorRequirements: fieldSelector.Requirements(),
 			}
 			var asked authorizer.Attributes
@@ -53,17 +55,12 @@ func TestLongSelectors(t *testing.T) {
 			if _, _, err := d.Authorize(t.Context(), sent); err != nil {
 				t.Fatal(err)
 			}
-			gotLabels, _ := asked.GetLabelSelector()
-			gotFields, _ := asked.GetFieldSelector()
-			if asked.GetUser() != sent.User || asked.GetVerb() != "list" || asked.GetResource() != "widgets" {
-				t.Errorf("asked about %v, want the request", asked)
-			}
-			wantLabels, wantFields := len(labelSelector), len(fieldSelector.Requirements())
+			want := sent
 			if !tc.asked {
-				wantLabels, wantFields = 0, 0
+				want.LabelSelectorRequirements, want.FieldSelectorRequirements = nil, nil
 			}
-			if len(gotLabels) != wantLabels || len(gotFields) != wantFields {
-				t.Errorf("asked with %d and %d requirements, want %d and %d", len(gotLabels), len(gotFields), wantLabels, wantFields)
+			if !reflect.DeepEqual(asked, authorizer.Attributes(want)) {
+				t.Errorf("asked about %v, want %v", asked, want)
 			}
 		})
 	}

@@ -38,6 +38,8 @@ const (
 	confirmLimit = 75 * time.Second
 	// reservedWatches of a user are accepted even when there are as many in all as may be.
 	reservedWatches = 20
+	// selectorOfPlace is the number of bytes of a watch's selectors that cost as much memory as another watch.
+	selectorOfPlace = 512
 )
 
 // WatchLimits bound how many watches are open at a time. Priority and fairness counts them at their start only, and each costs up to
@@ -150,12 +152,16 @@ func (l *lasting) endWatches(handler http.Handler, serializer runtime.Negotiated
 			return
 		}
 		user, _ := genericapirequest.UserFrom(req.Context())
-		release, err := open.Take(req.Context(), user.GetName())
-		if err != nil {
-			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches are open", 10), serializer)
-			return
+		// The library keeps a selector of n bytes in 68 n bytes of memory.
+		for range 1 + (len(info.LabelSelector)+len(info.FieldSelector))/selectorOfPlace {
+			release, err := open.Take(req.Context(), user.GetName())
+			if err != nil {
+				message := "too many watches are open; one with a long selector counts for several"
+				responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(message, 10), serializer)
+				return
+			}
+			defer release()
 		}
-		defer release()
 		ctx, cancel := context.WithCancelCause(req.Context())
 		defer cancel(nil)
 		go l.confirm(ctx, cancel)

@@ -123,6 +123,33 @@ func TestS12EndWatches(t *testing.T) {
 	}
 }
 
+// TestLongSelectorWatches: a watch with long selectors counts for several.
+func TestLongSelectorWatches(t *testing.T) {
+	l := newLasting(&caller{}) // 30 watches of a user
+	for name, tc := range map[string]struct {
+		labels, fields int // bytes
+		code           int
+	}{
+		"short":  {100, 100, http.StatusOK},
+		"fits":   {14 * selectorOfPlace, 15 * selectorOfPlace, http.StatusOK},
+		"longer": {15 * selectorOfPlace, 15 * selectorOfPlace, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := l.endWatches(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), testCodecs)
+			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", LabelSelector: strings.Repeat("a", tc.labels), FieldSelector: strings.Repeat("a", tc.fields)}
+			ctx := genericapirequest.WithRequestInfo(t.Context(), info)
+			ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
+			for range 2 { // all places are given back
+				rec := httptest.NewRecorder()
+				handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+				if rec.Code != tc.code {
+					t.Errorf("got %d, want %d", rec.Code, tc.code)
+				}
+			}
+		})
+	}
+}
+
 // TestUserWatches: a user has so many watches open and no more; another user's are opened beside them.
 func TestUserWatches(t *testing.T) {
 	end := make(chan struct{})
