@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, 
 		reason := recover()
 		message := held.message(serializer)
 		switch {
-		case strings.Contains(fmt.Sprint(reason), "/util/strategicpatch."): // the reason has the stack
+		case mergePanic.MatchString(fmt.Sprint(reason)): // the reason has the stack
 			message = "the merge failed"
 		case reason != nil:
 			panic(reason)
@@ -44,6 +45,9 @@ func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, 
 	uncompressed.Header.Del("Accept-Encoding") // held.message reads the response
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), uncompressed)
 }
+
+// mergePanic is in the stack of a panic of the libraries that merge patches. That for JSON patches panics when it compares a null in a list.
+var mergePanic = regexp.MustCompile(`/util/strategicpatch\.|\(\*jsonPatcher\)\.applyJSPatch\(`)
 
 // heldError holds a response of the status 500 back.
 type heldError struct {

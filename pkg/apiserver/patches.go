@@ -94,8 +94,12 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 	decoding := semaphore.NewWeighted(limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		check, kind := p.checkOf(req)
-		if check == nil || req.ContentLength > limit {
+		switch {
+		case kind.Empty():
 			handler.ServeHTTP(w, req)
+			return
+		case check == nil, req.ContentLength > limit:
+			serveMerge(handler, w, req, kind, serializer)
 			return
 		}
 		body, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
@@ -119,7 +123,7 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 	})
 }
 
-// checkOf returns the check of the request's body, or nil if it needs none, and the kind that the body has.
+// checkOf returns the check of the request's body, or nil if it needs none, and the kind that is patched, which is empty if none is.
 func (p *patches) checkOf(req *http.Request) (check func(body []byte) error, gk schema.GroupKind) {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Verb != "patch" {

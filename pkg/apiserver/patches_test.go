@@ -38,6 +38,9 @@ func TestPatchPanics(t *testing.T) {
 	if code, panicked := send("nil\nk8s.io/apimachinery/pkg/util/strategicpatch.mergeSlice(...)"); code != http.StatusUnprocessableEntity || panicked != nil {
 		t.Errorf("the merge panics: got %d and the panic %v, want 422", code, panicked)
 	}
+	if code, panicked := send("nil\nk8s.io/apiserver/pkg/endpoints/handlers.(*jsonPatcher).applyJSPatch(0x1)"); code != http.StatusUnprocessableEntity || panicked != nil {
+		t.Errorf("a JSON patch panics: got %d and the panic %v, want 422", code, panicked)
+	}
 	if _, panicked := send("another"); panicked != "another" {
 		t.Errorf("something else panics: got %v, want the panic", panicked)
 	}

@@ -206,6 +206,21 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 }
 
+// TestJSONPatchComparesNull: the library panics when a JSON patch compares a list that has a null.
+func TestJSONPatchComparesNull(t *testing.T) {
+	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
+	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, subresource := range []string{"", "status", "scale"} {
+		_, err := client.Patch(t.Context(), "w", types.JSONPatchType, []byte(`[{"op":"add","path":"/x","value":[1]},{"op":"test","path":"/x","value":[null]}]`),
+			metav1.PatchOptions{}, strings.Fields(subresource)...)
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("%q: got %v, want Invalid", subresource, err)
+		}
+	}
+}
+
 // TestSchemaErrorsAreBounded: the response to an apply configuration is small although each of many errors has a long key in its path.
 func TestSchemaErrorsAreBounded(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
