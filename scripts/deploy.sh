@@ -187,7 +187,7 @@ discovered() {
 # An object may be refused for a reason of its own: it exists, what it refers to does not, or its kind is read only. Only a server that does
 # not take writes yet is waited for.
 writable() {
-  local object out refused='\((BadRequest|Forbidden|NotFound|MethodNotAllowed|AlreadyExists|Conflict|Invalid)\)'
+  local object out refused='\((BadRequest|Forbidden|NotFound|MethodNotAllowed|AlreadyExists|Conflict)\)| is invalid:'
   : >"$work/refused"
   for object in "${objects[@]}"; do
     out=$(k create --dry-run=server -f "$object" 2>&1) && continue
@@ -195,7 +195,7 @@ writable() {
       echo "$object: $out"
       return 1
     fi
-    grep -q AlreadyExists <<<"$out" || echo "$object: $out" >>"$work/refused"
+    grep -q AlreadyExists <<<"$out" || echo "$object: ${out//$'\n'/ }" >>"$work/refused"
   done
 }
 

@@ -27,7 +27,7 @@ func JSON(body []byte) error {
 	}
 	if most*len(operations) > maxMoved {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+
-			"in a value, %d, may be at most %d", len(operations), most+1, maxMoved))
+			"and fields in a value, %d, may be at most %d", len(operations), most+1, maxMoved))
 	}
 	return nil
 }

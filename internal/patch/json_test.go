@@ -35,7 +35,7 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
-	if err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "21, multiplied by the number of elements in a value, 1000000,") {
+	if err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "21, multiplied by the number of elements and fields in a value, 1000000,") {
 		t.Errorf("got %v, want both numbers", err)
 	}
 }

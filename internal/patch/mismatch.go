@@ -4,7 +4,6 @@ package patch
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,13 +29,17 @@ func StatusError(err error, resource schema.GroupResource, name string) error {
 	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) || !Mismatch(err.Error()) {
 		return err
 	}
-	return Unmerged(err.Error(), schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name)
+	return Unmatched(err.Error(), schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name)
+}
+
+// Unmatched returns an error with the status 422 for a patch that does not match the object called name. The message is the library's.
+func Unmatched(message string, kind schema.GroupKind, name string) error {
+	return Unmerged(cut(message, maxMessage)+"; send a merge patch, a JSON patch or an apply configuration", kind, name)
 }
 
 // Unmerged returns an error with the status 422 for a patch that cannot be merged into the object called name.
 func Unmerged(why string, kind schema.GroupKind, name string) error {
-	detail := fmt.Sprintf("cannot be merged into the object: %s; send a merge patch, a JSON patch or an apply configuration", cut(why, maxMessage))
-	return apierrors.NewInvalid(kind, name, field.ErrorList{field.Forbidden(field.NewPath("patch"), detail)})
+	return apierrors.NewInvalid(kind, name, field.ErrorList{field.Forbidden(field.NewPath("patch"), "cannot be merged into the object: "+why)})
 }
 
 // Mismatch reports whether the message of an error is the library's for a patch that it cannot merge into an object.

@@ -28,9 +28,9 @@ const (
 	maxText    = 128
 	maxMessage = 1024
 	maxSteps   = 16
-	// maxMerged is the number of elements in a list that is merged. The library compares each with each other, so n lists have place for
-	// this number divided by the square root of n.
-	maxMerged = 1000
+	// maxMerged is the number of elements in a list that is merged, or in its order. The library compares each with each other, and with the
+	// object's, so the sum of the squares of several lists is bounded by the square of this.
+	maxMerged = 2000
 )
 
 // Strategic checks a strategic merge patch of an object of the struct type t. The body, in JSON, is what patch was decoded from. Unknown
@@ -56,7 +56,7 @@ type checker struct {
 	// body is what the patch was decoded from, or nil. Its numbers are decoded when one of them may have been rounded.
 	body    []byte
 	numbers any
-	// compared is the number of comparisons of elements that the library makes.
+	// compared is the number of comparisons of elements of the patch.
 	compared int
 }
 
@@ -210,7 +210,7 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 // compare adds an error if a list has too many elements to compare each with each other, together with the lists before it.
 func (c *checker) compare(list []any) bool {
 	if c.compared += min(len(list), maxMerged+1) * min(len(list), maxMerged+1); c.compared > maxMerged*maxMerged {
-		c.wrong(list, fmt.Sprintf("all lists that are merged have too many elements, one alone may have %d; "+
+		c.wrong(list, fmt.Sprintf("the lists that are merged and their orders have too many elements, one alone may have %d; "+
 			"send a merge patch, a JSON patch or an apply configuration", maxMerged))
 		return false
 	}

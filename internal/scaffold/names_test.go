@@ -131,14 +131,18 @@ func TestPlurals(t *testing.T) {
 
 // TestShellWord: the command that is printed after new goes to the directory, whatever its name is.
 func TestShellWord(t *testing.T) {
-	for _, dir := range []string{"plain", "a b", "a;touch x", "it's", "$HOME", "-"} {
-		path := filepath.Join(t.TempDir(), dir)
+	parent := t.TempDir()
+	for _, dir := range []string{"plain", "a b", "a;touch x", "it's", "$HOME", "-", "-P"} {
+		path := filepath.Join(parent, dir)
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), "bash", "-c", "cd "+shellWord(path)+" && pwd").CombinedOutput()
-		if err != nil || string(out) != path+"\n" {
-			t.Errorf("cd %s: %v, got %q, want %q", shellWord(path), err, out, path)
+		for _, written := range []string{path, dir} {
+			cmd := exec.CommandContext(t.Context(), "bash", "-c", "cd "+shellWord(written)+" && pwd")
+			cmd.Dir = parent
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != path+"\n" {
+				t.Errorf("cd %s: %v, got %q, want %q", shellWord(written), err, out, path)
+			}
 		}
 	}
 }

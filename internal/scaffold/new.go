@@ -263,6 +263,9 @@ func (w work) tell(o newOptions, dir string) {
 
 // shellWord returns a path as one word of a shell.
 func shellWord(path string) string {
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
 		return path
 	}

@@ -67,13 +67,13 @@ func (w work) output(dir string, env []string, name string, args ...string) ([]b
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	var stdout, all bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, &all), &all
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if w.ctx.Err() != nil {
 			return nil, errors.New("interrupted; nothing was changed")
 		}
-		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(all.Bytes()))
+		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...)))
 	}
 	return stdout.Bytes(), nil
 }

@@ -152,8 +152,10 @@ func (l *lasting) endWatches(handler http.Handler, serializer runtime.Negotiated
 			return
 		}
 		user, _ := genericapirequest.UserFrom(req.Context())
-		// The library keeps a selector of n bytes in 68 n bytes of memory.
-		for range 1 + (len(info.LabelSelector)+len(info.FieldSelector))/selectorOfPlace {
+		// The library keeps a selector of n bytes in 68 n bytes of memory. RequestInfo has none for /watch/ in the path.
+		query := req.URL.Query()
+		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
+		for range min(1+selectors/selectorOfPlace, l.watches.PerUser) {
 			release, err := open.Take(req.Context(), user.GetName())
 			if err != nil {
 				message := "too many watches are open; one with a long selector counts for several"

@@ -128,22 +128,32 @@ func TestLongSelectorWatches(t *testing.T) {
 	l := newLasting(&caller{}) // 30 watches of a user
 	for name, tc := range map[string]struct {
 		labels, fields int // bytes
-		code           int
+		open           int // short watches beside it
 	}{
-		"short":  {100, 100, http.StatusOK},
-		"fits":   {14 * selectorOfPlace, 15 * selectorOfPlace, http.StatusOK},
-		"longer": {15 * selectorOfPlace, 15 * selectorOfPlace, http.StatusTooManyRequests},
+		"short":    {100, 100, 29},
+		"two more": {selectorOfPlace, selectorOfPlace, 27},
+		"all":      {20 * selectorOfPlace, 20 * selectorOfPlace, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler := l.endWatches(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), testCodecs)
-			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", LabelSelector: strings.Repeat("a", tc.labels), FieldSelector: strings.Repeat("a", tc.fields)}
-			ctx := genericapirequest.WithRequestInfo(t.Context(), info)
+			var handler http.Handler
+			open := 0
+			// Each watch opens one more while it is open itself.
+			handler = l.endWatches(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				if req.URL.RawQuery != "" {
+					open = 0
+				} else {
+					open++
+				}
+				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(req.Context(), http.MethodGet, "/", nil))
+			}), testCodecs)
+			path := "/?labelSelector=" + strings.Repeat("a", tc.labels) + "&fieldSelector=" + strings.Repeat("%61", tc.fields)
+			ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
 			ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
 			for range 2 { // all places are given back
 				rec := httptest.NewRecorder()
-				handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-				if rec.Code != tc.code {
-					t.Errorf("got %d, want %d", rec.Code, tc.code)
+				handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+				if rec.Code != http.StatusOK || open != tc.open {
+					t.Errorf("got %d, and %d short watches beside it, want 200 and %d", rec.Code, open, tc.open)
 				}
 			}
 		})

@@ -24,21 +24,19 @@ import (
 func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, kind schema.GroupKind, serializer runtime.NegotiatedSerializer) {
 	held := &heldError{ResponseWriter: w}
 	defer func() {
+		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch has it
 		reason := recover()
 		message := held.message(serializer)
 		switch {
 		case mergePanic.MatchString(fmt.Sprint(reason)): // the reason has the stack
-			message = "the merge failed"
+			responsewriters.RespondWithError(w, req, patch.Unmerged("the merge failed", kind, info.Name), serializer)
 		case reason != nil:
 			panic(reason)
-		case held.status == 0:
-			return
-		case !patch.Mismatch(message):
+		case patch.Mismatch(message):
+			responsewriters.RespondWithError(w, req, patch.Unmatched(message, kind, info.Name), serializer)
+		case held.status != 0:
 			held.send()
-			return
 		}
-		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch has it
-		responsewriters.RespondWithError(w, req, patch.Unmerged(message, kind, info.Name), serializer)
 	}()
 	uncompressed := req.WithContext(req.Context())
 	uncompressed.Header = req.Header.Clone()

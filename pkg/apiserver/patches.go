@@ -82,7 +82,7 @@ func newPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo)
 }
 
 // check rejects strategic merge patches and apply configurations whose content does not fit the type of the object, with the status 422 or
-// 400, and JSON patches that would be merged for longer than a request may last, with 413. The library would panic, respond with 500, or store another number. It comes after authorization, and reads what the library's
+// 400, and JSON patches that move too many elements, with 413. The library would panic, respond with 500, or store another number. It comes after authorization, and reads what the library's
 // handler reads, with the same decoders: what these do not read, and what is too long, is left to the handler. Bodies of up to limit bytes
 // are decoded at a time, so many requests cost the memory of one.
 //

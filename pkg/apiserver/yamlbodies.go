@@ -93,15 +93,20 @@ func limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSeriali
 			return
 		}
 		asJSON.Header.Del("Accept-Encoding")
-		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK}
-		if writes.Has(info.Verb) {
-			answer.w = w
-		}
+		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
 		handler.ServeHTTP(answer, asJSON)
-		if answer.passed {
+		switch {
+		case answer.passed:
+			return
+		case answer.body.Len() == 0 && !answer.tooLong:
+			_ = answer.pass()
 			return
 		}
-		if err := answer.writeYAML(req.Context(), w, encoding); err != nil {
+		switch err := answer.writeYAML(req.Context(), w, encoding); {
+		case err == nil:
+		case answer.write:
+			_ = answer.pass() // it is done
+		default:
 			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
 			responsewriters.RespondWithError(w, asJSON, err, serializer)
 		}
@@ -131,8 +136,9 @@ type jsonAnswer struct {
 	status  int
 	body    bytes.Buffer
 	tooLong bool
-	// w gets the answer to a write as it is, once it is longer.
+	// w gets the answer as it is if it is not JSON, or if it is a longer one to a write.
 	w      http.ResponseWriter
+	write  bool
 	passed bool
 }
 
@@ -140,21 +146,29 @@ func (a *jsonAnswer) Header() http.Header    { return a.header }
 func (a *jsonAnswer) WriteHeader(status int) { a.status = status }
 
 func (a *jsonAnswer) Write(p []byte) (int, error) {
+	isJSON := strings.HasPrefix(a.header.Get("Content-Type"), runtime.ContentTypeJSON)
 	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAML; {
-	case !a.tooLong:
-		return a.body.Write(p)
-	case a.w == nil:
-		return 0, errors.New("answer is too long for YAML")
-	case !a.passed:
-		a.passed = true
-		maps.Copy(a.w.Header(), a.header)
-		a.w.WriteHeader(a.status)
-		if _, err := a.w.Write(a.body.Bytes()); err != nil {
+	case a.passed:
+		return a.w.Write(p)
+	case !isJSON, a.tooLong && a.write:
+		if err := a.pass(); err != nil {
 			return 0, err
 		}
-		a.body = bytes.Buffer{}
+		return a.w.Write(p)
+	case a.tooLong:
+		return 0, errors.New("answer is too long for YAML")
 	}
-	return a.w.Write(p)
+	return a.body.Write(p)
+}
+
+// pass writes what there is of the answer as it is.
+func (a *jsonAnswer) pass() error {
+	a.passed = true
+	maps.Copy(a.w.Header(), a.header)
+	a.w.WriteHeader(a.status)
+	_, err := a.w.Write(a.body.Bytes())
+	a.body = bytes.Buffer{}
+	return err
 }
 
 // writeYAML writes the answer to w, or returns an error before it has written anything.

@@ -112,6 +112,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 			received := ""
 			handler := limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				received = req.Header.Get("Accept")
+				w.Header().Set("Content-Type", "application/json")
 				if writes.Has(tc.verb) {
 					w.WriteHeader(http.StatusCreated)
 				}
@@ -131,6 +132,42 @@ func TestS30YAMLAnswers(t *testing.T) {
 			}
 			if rec.Code != tc.code || !strings.Contains(rec.Body.String(), tc.want) || received != tc.received {
 				t.Errorf("got %d %.100s, the library was asked for %q; want %d %s, %q", rec.Code, rec.Body, received, tc.code, tc.want, tc.received)
+			}
+		})
+	}
+}
+
+// TestAnswersThatAreNoYAML: what is not JSON is passed on as it is, and so is the JSON of a write that YAML cannot have.
+func TestAnswersThatAreNoYAML(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verb, contentType, body string
+		code                    int
+		want                    string
+	}{
+		"text":                    {"get", "text/plain", "a: b: c", http.StatusAccepted, "a: b: c"},
+		"without a type":          {"create", "", "a: b: c", http.StatusAccepted, "a: b: c"},
+		"nothing":                 {"create", "", "", http.StatusAccepted, ""},
+		"a character, written":    {"create", "application/json", "{\"a\":\"\x7f\"}", http.StatusAccepted, "{\"a\":\"\x7f\"}"},
+		"a character, read":       {"get", "application/json", "{\"a\":\"\x7f\"}", http.StatusInternalServerError, "control characters are not allowed"},
+		"JSON with more in types": {"create", "application/json; charset=utf-8", `{"a":"b"}`, http.StatusAccepted, "a: b\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if tc.contentType != "" {
+					w.Header().Set("Content-Type", tc.contentType)
+				}
+				w.WriteHeader(http.StatusAccepted)
+				if tc.body != "" {
+					_, _ = io.WriteString(w, tc.body)
+				}
+			}), testCodecs)
+			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: tc.verb}
+			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet, "/", nil)
+			req.Header.Set("Accept", "application/yaml")
+			rec := httptest.NewRecorder()
+			handler.ServeHTTP(rec, req)
+			if body := rec.Body.String(); rec.Code != tc.code || !strings.Contains(body, tc.want) || tc.code == http.StatusAccepted && body != tc.want {
+				t.Errorf("got %d %q, want %d %q", rec.Code, body, tc.code, tc.want)
 			}
 		})
 	}
