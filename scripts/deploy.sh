@@ -102,7 +102,7 @@ check_objects() {
   local namespace
   read -r _ namespace < <(names Namespace)
   [ -n "$(k get namespace "$namespace" --ignore-not-found -o name)" ] || return 0 # nothing can be tried in it
-  # Jobs are made anew. A binding needs a role, which a dry run does not make.
+  # This script deletes the Jobs before it applies them. A dry run does not create the roles that bindings refer to.
   select_kinds '^(APIService|Namespace|Job|RoleBinding|ClusterRoleBinding)$' not >"$work/check.yaml"
   k apply --server-side --dry-run=server -f "$work/check.yaml" >/dev/null 2>"$work/errors" ||
     fail "kubectl apply --dry-run=server: $(paste -sd ' ' "$work/errors")"

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestJSON: what is refused is the product of operations and elements.
+// TestJSON: a patch is refused if the product of its operations and of the elements of its longest value is too large.
 func TestJSON(t *testing.T) {
 	list := func(n int) string { return `{"op":"add","path":"/x","value":[` + strings.Repeat("0,", n-1) + `0]}` }
 	text := func(n int) string { return `{"op":"add","path":"/x","value":"\"` + strings.Repeat(",", n) + `"}` }

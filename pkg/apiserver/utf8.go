@@ -14,8 +14,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// refuseInvalidUTF8 lets the handler read JSON and YAML as long as it is UTF-8, and then respond with 400. The library would store U+FFFD in
-// the place of what is not.
+// refuseInvalidUTF8 makes the handler respond with 400 to a body in JSON or YAML that is not UTF-8. The library would store the character
+// U+FFFD for each invalid byte.
 func refuseInvalidUTF8(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())

@@ -218,8 +218,8 @@ func readYAML(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some. What is binary becomes
-// text, with U+FFFD for what is not UTF-8.
+// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some. The library would store
+// binary data as text, with the character U+FFFD for each byte that is not UTF-8.
 func checkNodes(body []byte) error {
 	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias nor a tag.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')

@@ -137,7 +137,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNoYAML: what is not JSON is passed on as it is, and so is the JSON of a write that YAML cannot have.
+// TestAnswersThatAreNoYAML: the client gets a response that is not JSON unchanged, and the JSON of a write that YAML cannot represent.
 func TestAnswersThatAreNoYAML(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verb, contentType, body string

@@ -165,7 +165,7 @@ func TestPatchesThatDoNotMerge(t *testing.T) {
 	}
 }
 
-// TestCostlyJSONPatch: a patch that would be merged for a minute is refused at once.
+// TestCostlyJSONPatch: the server refuses a patch that would take the library more than a minute.
 func TestCostlyJSONPatch(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
