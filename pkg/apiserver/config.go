@@ -160,7 +160,7 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 		func(h http.Handler) http.Handler { return c.permissions.guardWrites(h, config.Serializer) },
 		// A namespace in a path is a name.
 		func(h http.Handler) http.Handler { return refusePathNamespaces(h, config.Serializer) },
-		// JSON and YAML are UTF-8.
+		// JSON is UTF-8.
 		refuseInvalidUTF8,
 		// What YAML may cost, to encode and to decode.
 		func(h http.Handler) http.Handler { return limitYAMLAnswers(h, config.Serializer) },

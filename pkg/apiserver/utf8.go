@@ -14,14 +14,14 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// refuseInvalidUTF8 makes the handler respond with 400 to a body in JSON or YAML that is not UTF-8. The library would store the character
-// U+FFFD for each invalid byte.
+// refuseInvalidUTF8 makes the handler respond with 400 to a body in JSON that is not UTF-8. The library would store the character U+FFFD
+// for each invalid byte. Its YAML parser rejects such bytes.
 func refuseInvalidUTF8(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		contentType := strings.ToLower(req.Header.Get("Content-Type")) // JSON is the default
-		text := contentType == "" || strings.Contains(contentType, "json") || strings.Contains(contentType, "yaml")
-		if ok && info.IsResourceRequest && writes.Has(info.Verb) && text {
+		isJSON := contentType == "" || strings.Contains(contentType, "json")
+		if ok && info.IsResourceRequest && writes.Has(info.Verb) && isJSON {
 			req.Body = utf8Body{transform.NewReader(req.Body, encoding.UTF8Validator), req.Body}
 		}
 		handler.ServeHTTP(w, req)
