@@ -3,9 +3,7 @@
 package patch
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"math"
 	"reflect"
 	"strconv"
@@ -60,7 +58,7 @@ func (c *checker) float(f float64, t reflect.Type) string {
 		return outOfRange(t)
 	case isFloat(t):
 		return ""
-	case f != math.Trunc(f) || !c.writtenIntegral():
+	case f != math.Trunc(f) || c.isRounded(f):
 		return "must be an integer"
 	case t.Size() == 8 && math.Abs(f) >= maxExact && math.Abs(f) < math.MaxInt64:
 		return inexact
@@ -70,29 +68,38 @@ func (c *checker) float(f float64, t reflect.Type) string {
 	return integer(int64(f), t)
 }
 
-// writtenIntegral reports whether the number at this place of the body is an integer. A fraction may be too small for a float64.
-func (c *checker) writtenIntegral() bool {
-	if c.body == nil {
-		return true
+// isRounded reports whether the body has a fraction that a float64 rounds to the integer f.
+func (c *checker) isRounded(f float64) bool {
+	if c.rounded == nil {
+		c.rounded = roundedNumbers(c.body)
 	}
-	if c.numbers == nil {
-		decoder := json.NewDecoder(bytes.NewReader(c.body))
-		decoder.UseNumber()
-		if err := decoder.Decode(&c.numbers); err != nil {
-			return false
+	return c.rounded[f]
+}
+
+// roundedNumbers returns the integers to which a float64 rounds the fractions in JSON. It decodes nothing else: the body may be long.
+func roundedNumbers(body []byte) map[float64]bool {
+	rounded := map[float64]bool{}
+	for i := 0; i < len(body); i++ {
+		if body[i] == '"' {
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+			continue
 		}
-	}
-	v := c.numbers
-	for _, s := range c.path {
-		switch in := v.(type) {
-		case map[string]any:
-			v = in[s.name]
-		case []any:
-			v = in[s.index]
+		end := i
+		for end < len(body) && strings.IndexByte("+-.0123456789Ee", body[end]) >= 0 {
+			end++
 		}
+		if number := string(body[i:end]); strings.ContainsAny(number, ".eE") && !integral(number) {
+			if f, err := strconv.ParseFloat(number, 64); err == nil && f == math.Trunc(f) {
+				rounded[f] = true
+			}
+		}
+		i = max(i, end-1)
 	}
-	number, ok := v.(json.Number)
-	return ok && integral(number.String())
+	return rounded
 }
 
 // integral reports whether a number in JSON is an integer: whether its exponent moves the point behind its last digit that is not 0.

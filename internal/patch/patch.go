@@ -53,9 +53,9 @@ func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
 type checker struct {
 	path []step
 	errs field.ErrorList
-	// body is what the patch was decoded from, or nil. Its numbers are decoded when one of them may have been rounded.
+	// body is what the patch was decoded from, or nil. rounded are the integers that stand for fractions in it, once they are known.
 	body    []byte
-	numbers any
+	rounded map[float64]bool
 	// compared is the number of comparisons of elements of the patch.
 	compared int
 }
