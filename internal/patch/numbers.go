@@ -4,6 +4,7 @@ package patch
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"reflect"
 	"strconv"
@@ -32,11 +33,14 @@ func (c *checker) scalar(v any, t reflect.Type) string {
 	if !isInteger(t) && !isFloat(t) {
 		return "cannot be patched"
 	}
+	if detail := c.rounding(v); detail != "" && isInteger(t) {
+		return detail
+	}
 	switch n := v.(type) {
 	case int64:
 		return integer(n, t)
 	case float64:
-		return c.float(n, t)
+		return float(n, t)
 	}
 	return "must be a number"
 }
@@ -52,13 +56,13 @@ func integer(i int64, t reflect.Type) string {
 	return ""
 }
 
-func (c *checker) float(f float64, t reflect.Type) string {
+func float(f float64, t reflect.Type) string {
 	switch {
 	case isFloat(t) && reflect.Zero(t).OverflowFloat(f):
 		return outOfRange(t)
 	case isFloat(t):
 		return ""
-	case f != math.Trunc(f) || c.isRounded(f):
+	case f != math.Trunc(f):
 		return "must be an integer"
 	case t.Size() == 8 && math.Abs(f) >= maxExact && math.Abs(f) < math.MaxInt64:
 		return inexact
@@ -68,19 +72,32 @@ func (c *checker) float(f float64, t reflect.Type) string {
 	return integer(int64(f), t)
 }
 
-// isRounded reports whether the body has a fraction that a float64 rounds to the integer f.
-func (c *checker) isRounded(f float64) bool {
+// rounding returns what is wrong with a value if it may be an integer that the decoder rounded another number to, or "".
+func (c *checker) rounding(v any) string {
+	var f float64
+	switch n := v.(type) {
+	case float64:
+		f = n
+	case int64:
+		if !c.yaml {
+			return "" // what has a fraction or an exponent is a float64
+		}
+		f = float64(n)
+	default:
+		return ""
+	}
 	if c.rounded == nil {
-		c.rounded = roundedNumbers(c.body)
+		c.rounded = roundedNumbers(c.body, !c.yaml || json.Valid(c.body))
 	}
 	return c.rounded[f]
 }
 
-// roundedNumbers returns the integers to which a float64 rounds the fractions in JSON. It decodes nothing else: the body may be long.
-func roundedNumbers(body []byte) map[float64]bool {
-	rounded := map[float64]bool{}
+// roundedNumbers returns what is wrong with the integers that a float64 rounds other numbers in the body to. It decodes nothing else: the
+// body may be long. In YAML, a number in a string counts, too.
+func roundedNumbers(body []byte, isJSON bool) map[float64]string {
+	rounded := map[float64]string{}
 	for i := 0; i < len(body); i++ {
-		if body[i] == '"' {
+		if body[i] == '"' && isJSON {
 			for i++; i < len(body) && body[i] != '"'; i++ {
 				if body[i] == '\\' {
 					i++
@@ -89,12 +106,18 @@ func roundedNumbers(body []byte) map[float64]bool {
 			continue
 		}
 		end := i
-		for end < len(body) && strings.IndexByte("+-.0123456789Ee", body[end]) >= 0 {
+		for end < len(body) && numeric[body[end]] {
 			end++
 		}
-		if number := string(body[i:end]); strings.ContainsAny(number, ".eE") && !integral(number) {
-			if f, err := strconv.ParseFloat(number, 64); err == nil && f == math.Trunc(f) {
-				rounded[f] = true
+		if end-i > 2 {
+			number := strings.ReplaceAll(string(body[i:end]), "_", "")
+			f, err := strconv.ParseFloat(number, 64)
+			switch {
+			case err != nil || f != math.Trunc(f) || !strings.ContainsAny(number, ".eE"):
+			case !integral(number):
+				rounded[f] = "must be an integer"
+			case math.Abs(f) >= maxExact:
+				rounded[f] = inexact
 			}
 		}
 		i = max(i, end-1)
@@ -102,12 +125,20 @@ func roundedNumbers(body []byte) map[float64]bool {
 	return rounded
 }
 
+// numeric has the characters of decimal numbers in JSON and YAML.
+var numeric = func() (table [256]bool) {
+	for _, c := range "+-.0123456789Ee_" {
+		table[c] = true
+	}
+	return table
+}()
+
 // integral reports whether a number in JSON is an integer: whether its exponent moves the point behind its last digit that is not 0.
 func integral(number string) bool {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimRight(whole+fraction, "0")
-	if strings.Trim(digits, "-0") == "" {
+	if strings.Trim(digits, "+-0") == "" {
 		return true
 	}
 	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
@@ -42,9 +43,10 @@ func Strategic(patch map[string]any, body []byte, t reflect.Type) field.ErrorLis
 }
 
 // Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range of its field. Fields,
-// keys and duplicates are left to the library.
-func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
-	var c checker
+// keys and duplicates are left to the library. The body, in YAML or JSON, is what configuration was decoded from by the YAML parser, which
+// rounds fractions to integers; it is nil if another decoder did.
+func Apply(configuration map[string]any, body []byte, t reflect.Type) field.ErrorList {
+	c := checker{body: body, yaml: true}
 	c.structure(configuration, t, false)
 	return c.errs
 }
@@ -53,9 +55,11 @@ func Apply(configuration map[string]any, t reflect.Type) field.ErrorList {
 type checker struct {
 	path []step
 	errs field.ErrorList
-	// body is what the patch was decoded from, or nil. rounded are the integers that stand for fractions in it, once they are known.
+	// body is what the patch was decoded from, by the YAML parser if yaml is set, or nil. rounded has what is wrong with the integers that
+	// stand for other numbers in it, once they are known.
 	body    []byte
-	rounded map[float64]bool
+	yaml    bool
+	rounded map[float64]string
 	// compared is the number of comparisons of elements of the patch.
 	compared int
 }
@@ -220,6 +224,10 @@ func (c *checker) compare(list []any) bool {
 // converts adds an error if a type that reads JSON itself, or bytes, do not take v.
 func (c *checker) converts(v any, t reflect.Type) {
 	c.exact(v)
+	if detail := c.rounding(v); detail != "" && t == intOrStringType {
+		c.wrong(v, detail)
+		return
+	}
 	// The library converts numbers to such a type itself.
 	if _, isText := v.(string); !isText && isScalar(v) && (isInteger(t) || isFloat(t)) {
 		if detail := c.scalar(v, t); detail != "" {
@@ -238,8 +246,9 @@ func (c *checker) converts(v any, t reflect.Type) {
 
 // hugeExponent is one for which a Quantity computes for hours.
 var (
-	hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
-	quantityType = reflect.TypeFor[resource.Quantity]()
+	hugeExponent    = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+	quantityType    = reflect.TypeFor[resource.Quantity]()
+	intOrStringType = reflect.TypeFor[intstr.IntOrString]()
 )
 
 // convert decodes v as the library does.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -123,7 +124,7 @@ var unfitting = []struct{ patch, field string }{
 	{`{"uint8":256}`, "uint8"}, {`{"uint8":-1}`, "uint8"}, {`{"uint32":-1}`, "uint32"}, {`{"uint32":4294967296}`, "uint32"}, {`{"inlined":128}`, "inlined"},
 	{`{"float32":1e39}`, "float32"}, {`{"port":4294967296}`, "port"}, {`{"limits":{"a":4294967296}}`, "limits[a]"}, {`{"raw":{"a":18446744073709551615}}`, "raw.a"},
 	{`{"parts":[{"name":"a","count":4294967296}]}`, "parts[0].count"}, {`{"ports":[{"port":4294967296}]}`, "ports[0].port"}, {`{"ints":[4294967296]}`, "ints[0]"},
-	{`{"int32":2.99999999999999999999}`, "int32"}, {`{"int64":4503599627370497.5}`, "int64"}, {`{"int32":1e-400}`, "int32"}, {`{"limits":{"a":1.00000000000000000001}}`, "limits[a]"},
+	{`{"int32":2.99999999999999999999}`, "int32"}, {`{"port":2.99999999999999999999}`, "port"}, {`{"int64":4503599627370497.5}`, "int64"}, {`{"int32":1e-400}`, "int32"}, {`{"limits":{"a":1.00000000000000000001}}`, "limits[a]"},
 	{`{"parts":[{"name":"b"},{"name":"a","count":3.9999999999999999999}]}`, "parts[1].count"},
 	// Merge keys.
 	{`{"parts":[{"count":1}]}`, "parts[0].name"}, {`{"parts":[{"name":{"a":1}}]}`, "parts[0].name"}, {`{"parts":[{"name":["a"]}]}`, "parts[0].name"}, {`{"parts":[{"name":null}]}`, "parts[0].name"},
@@ -196,8 +197,19 @@ func TestApply(t *testing.T) {
 		{`{"uint8":-1}`, "uint8"}, {`{"float32":1e39}`, "float32"}, {`{"int64":18446744073709551615}`, "int64"},
 		{`{"raw":{"a":18446744073709551615}}`, "raw.a"}, {`{"parts":[{"name":"a","count":2147483648}]}`, "parts[0].count"},
 		{`{"parts":{"name":"a"}}`, "parts"}, {`{"spec":[]}`, "spec"}, {`{"size":"x"}`, "size"}, {`{"limits":{"a":-2147483649}}`, "limits[a]"},
+		// What the YAML parser rounds.
+		{`{"int32":2.99999999999999999999}`, "int32"}, {`{"port":2.99999999999999999999}`, "port"}, {`{"int64":9007199254740993.0}`, "int64"}, {`{"int32":1e-400}`, "int32"},
+		{`{"port":2.99999999999999999999}`, "port"}, {`{"limits":{"a":-1.00000000000000000001}}`, "limits[a]"},
+		{"parts:\n- name: a\n  count: 3.9999999999999999999\n", "parts[0].count"}, {"int32: +2.999_999_999_999_999_999_999", "int32"}, {"int64: 9_007_199_254_740_993.", "int64"},
+		{"int32: .99999999999999999999", "int32"}, {"{int64: 90071992547409.93e2}", "int64"}, {"int32: !!float '2.99999999999999999999'", "int32"},
+		{`{"text":"2.99999999999999999999","int32":3,"int64":9007199254740992}`, ""}, {`{"int32":4.0,"int64":1e3,"float64":2.99999999999999999999,"raw":{"a":2.99999999999999999999}}`, ""},
+		{"int32: 300e-2\nint64: 1_000", ""}, {"text: 1.2.3-99999999999999999.9\nint64: 99999999999999999", ""},
 	} {
-		errs := Apply(decode(t, tc.configuration), objectType)
+		var configuration map[string]any
+		if err := yaml.Unmarshal([]byte(tc.configuration), &configuration); err != nil {
+			t.Fatalf("decode %s: %v", tc.configuration, err)
+		}
+		errs := Apply(configuration, []byte(tc.configuration), objectType)
 		if tc.field == "" && len(errs) > 0 || tc.field != "" && (len(errs) != 1 || errs[0].Field != tc.field) {
 			t.Errorf("%s: got %v, want an error for %q", tc.configuration, errs, tc.field)
 		}

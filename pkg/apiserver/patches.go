@@ -166,7 +166,7 @@ func (p *patches) checkOf(req *http.Request) (check func(body []byte) error, gk 
 			if err := stringKeys(body); err != nil {
 				return err
 			}
-			return p.checkApply(content, of, invalid)
+			return p.checkApply(content, body, of, invalid)
 		}, gk
 	case types.ApplyCBORPatchType:
 		return func(body []byte) error {
@@ -174,19 +174,19 @@ func (p *patches) checkOf(req *http.Request) (check func(body []byte) error, gk 
 			if err := direct.Unmarshal(body, &content); err != nil {
 				return nil
 			}
-			return p.checkApply(content, of, invalid)
+			return p.checkApply(content, nil, of, invalid)
 		}, gk
 	}
 	return nil, gk
 }
 
 // checkApply leaves it to the handler to reject another kind.
-func (p *patches) checkApply(content map[string]any, of kind, invalid func(field.ErrorList) error) error {
+func (p *patches) checkApply(content map[string]any, body []byte, of kind, invalid func(field.ErrorList) error) error {
 	object := &unstructured.Unstructured{Object: content}
 	if object.GroupVersionKind() != of.GroupVersionKind {
 		return nil
 	}
-	if err := invalid(patch.Apply(content, of.typ)); err != nil {
+	if err := invalid(patch.Apply(content, body, of.typ)); err != nil {
 		return err
 	}
 	// Each error has its whole path, with the keys in it.

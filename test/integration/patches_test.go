@@ -187,6 +187,7 @@ func TestInvalidUTF8(t *testing.T) {
 	collection := "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets"
 	const whole = `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w","annotations":{"a":"` + "\xff" + `"}},"spec":{"model":"pendulum"}}`
 	const part = `{"metadata":{"annotations":{"a":"` + "\xff" + `"}}}`
+	surrogate := strings.NewReplacer("\xff", `\ud800`)
 	for _, tc := range []struct{ method, path, contentType, body string }{
 		{http.MethodPost, collection, "application/json", whole},
 		{http.MethodPost, collection, "", whole},
@@ -199,9 +200,11 @@ func TestInvalidUTF8(t *testing.T) {
 		{http.MethodPatch, collection + "/w?fieldManager=test", string(types.ApplyYAMLPatchType), whole},
 		{http.MethodPatch, collection + "/w?fieldManager=test", string(types.ApplyYAMLPatchType), "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, annotations: {a: !!binary gIGC}}}"},
 	} {
-		header := http.Header{"Content-Type": {tc.contentType}}
-		if a := direct(t, shared).Do(t, tc.method, tc.path, header, []byte(tc.body)); a.Status != http.StatusBadRequest {
-			t.Errorf("%s as %q of %q: got %d with %s, want 400", tc.method, tc.contentType, tc.body, a.Status, a.Body)
+		for _, body := range []string{tc.body, surrogate.Replace(tc.body)} {
+			header := http.Header{"Content-Type": {tc.contentType}}
+			if a := direct(t, shared).Do(t, tc.method, tc.path, header, []byte(body)); a.Status != http.StatusBadRequest {
+				t.Errorf("%s as %q of %q: got %d with %s, want 400", tc.method, tc.contentType, body, a.Status, a.Body)
+			}
 		}
 	}
 }
