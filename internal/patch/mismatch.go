@@ -20,7 +20,7 @@ var mismatches = []string{
 	"merging an object in json but data type is not struct", // into a value of a Go map, or of a list, that is composite
 	"unable to find api field in struct ",                   // into a type that reads JSON itself
 	"unexpected slice of slice",                             // into a list of lists
-	"failed to convert new object (",                        // an apply configuration that fits OpenAPI and not the Go type
+	"failed to convert new object",                          // an apply configuration that fits OpenAPI and not the Go type
 }
 
 // StatusError returns an error with the status 422 for the library's error for a patch that it cannot merge into the object called name, and
