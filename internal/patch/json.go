@@ -9,30 +9,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// maxMoved is the number of elements that the operations of a JSON patch may move in its own lists: 0.3 s.
+// maxMoved is the number of elements that the operations of a JSON patch may move in one list: 0.3 s.
 const maxMoved = 10_000_000
 
-// JSON returns an error with the status 413 for a JSON patch whose operations may move too many elements. Each that inserts or removes an
-// element of a list moves the others. A body that is no JSON patch is left to the library.
-func JSON(body []byte) error {
-	if n := commas(body); n*(n+1) <= maxMoved {
-		return nil // there are no more operations or elements than that
-	}
+// JSON returns what a JSON patch costs, or an error with the status 413 if its operations may move too many elements of its own values. Each
+// that inserts or removes an element of a list moves the others. A body that is no JSON patch is left to the library.
+func JSON(body []byte) (Cost, error) {
 	var operations []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {
-		return nil
+		return Cost{}, nil
 	}
-	most := 0
+	cost, most := Cost{Operations: len(operations)}, 0
 	for _, operation := range operations {
 		for _, value := range operation {
 			most = max(most, commas(value))
 		}
 	}
 	if most*len(operations) > maxMoved {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+
+		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+
 			"and fields in a value, %d, may be at most %d", len(operations), most+1, maxMoved))
 	}
-	return nil
+	return cost, nil
 }
 
 // commas counts those between elements and fields in JSON.

@@ -30,12 +30,12 @@ func TestJSON(t *testing.T) {
 		"within another value": {`[{"op":"add","path":"/x","value":{"a\\":{"b":"\\\"","c":[` + strings.Repeat("0,", 1_000_000) + `0]}}}` + inserts(9000) + "]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := JSON([]byte(tc.patch)); apierrors.IsRequestEntityTooLargeError(err) != tc.refused || (err != nil) != tc.refused {
+			if _, err := JSON([]byte(tc.patch)); apierrors.IsRequestEntityTooLargeError(err) != tc.refused || (err != nil) != tc.refused {
 				t.Errorf("got %v, want a refusal: %t", err, tc.refused)
 			}
 		})
 	}
-	if err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "21, multiplied by the number of elements and fields in a value, 1000000,") {
+	if _, err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "21, multiplied by the number of elements and fields in a value, 1000000,") {
 		t.Errorf("got %v, want both numbers", err)
 	}
 }

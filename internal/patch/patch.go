@@ -34,12 +34,12 @@ const (
 	maxMerged = 2000
 )
 
-// Strategic checks a strategic merge patch of an object of the struct type t. The body, in JSON, is what patch was decoded from. Unknown
-// fields are left to the library, which ignores, warns of or rejects them as the request's fieldValidation says.
-func Strategic(patch map[string]any, body []byte, t reflect.Type) field.ErrorList {
+// Strategic checks a strategic merge patch of an object of the struct type t, and returns what it costs. The body, in JSON, is what patch
+// was decoded from. Unknown fields are left to the library, which ignores, warns of or rejects them as the request's fieldValidation says.
+func Strategic(patch map[string]any, body []byte, t reflect.Type) (Cost, field.ErrorList) {
 	c := checker{body: body}
 	c.structure(patch, t, true)
-	return c.errs
+	return Cost{Merges: c.merges}, c.errs
 }
 
 // Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range of its field. Fields,
@@ -62,6 +62,8 @@ type checker struct {
 	rounded map[float64]string
 	// compared is the number of comparisons of elements of the patch.
 	compared int
+	// merges is set when a list is merged.
+	merges bool
 }
 
 // step leads to a field, to the key of a Go map, or to an element of a list.
@@ -213,6 +215,7 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 
 // compare adds an error if a list has too many elements to compare each with each other, together with the lists before it.
 func (c *checker) compare(list []any) bool {
+	c.merges = true
 	if c.compared += min(len(list), maxMerged+1) * min(len(list), maxMerged+1); c.compared > maxMerged*maxMerged {
 		c.wrong(list, fmt.Sprintf("the lists that are merged and their orders have too many elements, one alone may have %d; "+
 			"send a merge patch, a JSON patch or an apply configuration", maxMerged))

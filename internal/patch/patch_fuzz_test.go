@@ -53,7 +53,7 @@ func FuzzStrategic(f *testing.F) {
 // merged fails the test if the library cannot merge a patch that was accepted.
 func merged(t *testing.T, original, patch map[string]any) {
 	t.Helper()
-	if errs := Strategic(patch, nil, objectType); len(errs) > 0 {
+	if _, errs := Strategic(patch, nil, objectType); len(errs) > 0 {
 		return
 	}
 	sent := describe(patch)

@@ -173,7 +173,7 @@ func decode(t *testing.T, patch string) map[string]any {
 
 func TestStrategicAccepts(t *testing.T) {
 	for _, patch := range fitting {
-		if errs := Strategic(decode(t, patch), []byte(patch), objectType); len(errs) > 0 {
+		if _, errs := Strategic(decode(t, patch), []byte(patch), objectType); len(errs) > 0 {
 			t.Errorf("%s: got %v, want no error", patch, errs)
 		}
 	}
@@ -181,7 +181,7 @@ func TestStrategicAccepts(t *testing.T) {
 
 func TestStrategicRejects(t *testing.T) {
 	for _, tc := range unfitting {
-		errs := Strategic(decode(t, tc.patch), []byte(tc.patch), objectType)
+		_, errs := Strategic(decode(t, tc.patch), []byte(tc.patch), objectType)
 		if len(errs) != 1 || errs[0].Field != tc.field {
 			t.Errorf("%s: got %v, want one error for %s", tc.patch, errs, tc.field)
 		}
@@ -232,7 +232,7 @@ func TestErrorsAreBounded(t *testing.T) {
 		{"$patch": "replace", "raw": deep},
 		{"spec": map[string]any{"$retainKeys": []any{}, long: long}},
 	} {
-		errs := Strategic(patch, nil, objectType)
+		_, errs := Strategic(patch, nil, objectType)
 		if size := len(errs.ToAggregate().Error()); len(errs) == 0 || len(errs) > maxErrors || size > 64<<10 {
 			t.Errorf("got %d errors of %d bytes in all", len(errs), size)
 		}
@@ -249,7 +249,7 @@ func slicesOf(v any, n int) []any {
 
 // TestMessages: a message names the value that was sent.
 func TestMessages(t *testing.T) {
-	errs := Strategic(decode(t, `{"int32":4294967296}`), nil, objectType)
+	_, errs := Strategic(decode(t, `{"int32":4294967296}`), nil, objectType)
 	want := field.ErrorList{field.TypeInvalid(field.NewPath("int32"), int64(4294967296), "must be in the range of int32")}
 	if !reflect.DeepEqual(errs, want) {
 		t.Errorf("got %v, want %v", errs, want)

@@ -147,6 +147,7 @@ func (c *serverConfig) unknownFilters(config *genericapiserver.Config) []filter 
 
 // authorizedFilters see a request that may do what it asks for.
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
+	memory := newMemory(config)
 	return []filter{
 		// A watch ends when its caller lost the right, and has a place.
 		func(h http.Handler) http.Handler { return c.lasting.endWatches(h, config.Serializer) },
@@ -162,8 +163,10 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 		func(h http.Handler) http.Handler { return refusePathNamespaces(h, config.Serializer) },
 		// JSON is UTF-8.
 		refuseInvalidUTF8,
-		// What YAML may cost, to encode and to decode.
-		func(h http.Handler) http.Handler { return limitYAMLAnswers(h, config.Serializer) },
+		// What needs much memory waits for it. YAML is encoded after the handler has given its memory back.
+		func(h http.Handler) http.Handler { return memory.limitYAMLAnswers(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return memory.limit(h, c.patches.reads) },
+		// YAML is short, and without aliases.
 		func(h http.Handler) http.Handler { return limitYAML(h, config.Serializer) },
 		// The content of a patch fits the type of the object.
 		func(h http.Handler) http.Handler {
@@ -284,6 +287,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
+	c.generic.AdmissionControl = limitObjects{c.generic.AdmissionControl, &c.patches}
 	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(c.generic.Authorization.Authorizer, c.permissions.doubted); err != nil {
 		return err
 	}

@@ -3,8 +3,11 @@
 package apiserver
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
@@ -38,7 +42,8 @@ const (
 	confirmLimit = 75 * time.Second
 	// reservedWatches of a user are accepted even when there are as many in all as may be.
 	reservedWatches = 20
-	// selectorOfPlace is the number of bytes of a watch's selectors that cost as much memory as another watch.
+	// placeCost is the memory in bytes of a watch, selectorOfPlace the number of bytes of a watch's selectors that cost as much.
+	placeCost       = 60 << 10
 	selectorOfPlace = 512
 )
 
@@ -155,20 +160,88 @@ func (l *lasting) endWatches(handler http.Handler, serializer runtime.Negotiated
 		// The library keeps a selector of n bytes in 68 n bytes of memory. RequestInfo has none for /watch/ in the path.
 		query := req.URL.Query()
 		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
-		for range min(1+selectors/selectorOfPlace, l.watches.PerUser) {
-			release, err := open.Take(req.Context(), user.GetName())
-			if err != nil {
-				message := "too many watches are open; one with a long selector counts for several"
-				responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(message, 10), serializer)
-				return
-			}
-			defer release()
+		places := &watchPlaces{open: open, user: user.GetName(), most: l.watches.PerUser}
+		defer places.release()
+		if err := places.take(req.Context(), 1+selectors/selectorOfPlace); err != nil {
+			message := "too many watches are open; one with a long selector or large objects counts for several"
+			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(message, 10), serializer)
+			return
 		}
 		ctx, cancel := context.WithCancelCause(req.Context())
 		defer cancel(nil)
 		go l.confirm(ctx, cancel)
-		handler.ServeHTTP(w, req.WithContext(ctx))
+		events := &eventWriter{ResponseWriter: w, written: func(size int) {
+			// The library keeps two buffers as large as the largest event.
+			if err := places.take(ctx, 1+selectors/selectorOfPlace+2*size/placeCost); err != nil {
+				cancel(apierrors.NewTooManyRequests("too many watches of large objects are open", 10))
+			}
+		}}
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(events), req.WithContext(ctx))
 	})
+}
+
+// watchPlaces are those that a watch has of the places of all watches.
+type watchPlaces struct {
+	open     *fairness.Places
+	user     string
+	most     int
+	releases []func()
+}
+
+// take takes as many places as are missing to count, or to the most that a user may have.
+func (p *watchPlaces) take(ctx context.Context, count int) error {
+	for len(p.releases) < min(count, p.most) {
+		release, err := p.open.Take(ctx, p.user)
+		if err != nil {
+			return err
+		}
+		p.releases = append(p.releases, release)
+	}
+	return nil
+}
+
+func (p *watchPlaces) release() {
+	for _, release := range p.releases {
+		release()
+	}
+}
+
+// eventWriter reports the size of each event, which the library writes at once, before it is sent.
+type eventWriter struct {
+	http.ResponseWriter
+	written func(size int)
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *eventWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *eventWriter) Write(p []byte) (int, error) {
+	w.written(len(p))
+	return w.ResponseWriter.Write(p)
+}
+
+// Hijack implements http.Hijacker, for a watch over WebSocket.
+func (w *eventWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	hijacker, ok := w.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, errors.ErrUnsupported
+	}
+	conn, buffered, err := hijacker.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	events := &eventConn{conn, w.written}
+	return events, bufio.NewReadWriter(buffered.Reader, bufio.NewWriter(events)), nil
+}
+
+type eventConn struct {
+	net.Conn
+	written func(size int)
+}
+
+func (c *eventConn) Write(p []byte) (int, error) {
+	c.written(len(p))
+	return c.Conn.Write(p)
 }
 
 // confirm checks again, until the context ends, that the request would be let in, and cancels it

@@ -5,6 +5,7 @@ package apiserver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,7 +14,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v2"
-	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,6 +36,8 @@ import (
 // patches knows what each patch is a patch of. It is filled once, before the server serves.
 type patches struct {
 	kinds map[patched]kind
+	// streams are the resources whose handlers read the body themselves.
+	streams map[patched]bool
 	// schemas checks apply configurations as the field manager does.
 	schemas managedfields.TypeConverter
 }
@@ -46,6 +48,14 @@ type patched struct {
 	path string // "widgets", "widgets/status"
 }
 
+func patchedBy(info *genericapirequest.RequestInfo) patched {
+	p := patched{schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, info.Resource}
+	if info.Subresource != "" {
+		p.path += "/" + info.Subresource
+	}
+	return p
+}
+
 type kind struct {
 	schema.GroupVersionKind
 	typ reflect.Type
@@ -53,10 +63,13 @@ type kind struct {
 
 // newPatches returns the kinds of groups that are installed.
 func newPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo) (patches, error) {
-	p := patches{kinds: map[patched]kind{}}
+	p := patches{kinds: map[patched]kind{}, streams: map[patched]bool{}}
 	for _, group := range groups {
 		for _, gv := range group.PrioritizedVersions {
 			for path, storage := range group.VersionedResourcesStorageMap[gv.Version] {
+				if _, ok := storage.(rest.Connecter); ok {
+					p.streams[patched{gv, path}] = true
+				}
 				if _, ok := storage.(rest.Patcher); !ok {
 					continue
 				}
@@ -81,17 +94,18 @@ func newPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo)
 	return p, nil
 }
 
+// reads reports whether the handler of a request reads its body itself.
+func (p *patches) reads(info *genericapirequest.RequestInfo) bool { return p.streams[patchedBy(info)] }
+
 // check rejects strategic merge patches and apply configurations whose content does not fit the type of the object, with the status 422 or
 // 400, and JSON patches that move too many elements, with 413. The library would panic, respond with 500, or store another number. It comes after authorization, and reads what the library's
-// handler reads, with the same decoders: what these do not read, and what is too long, is left to the handler. Bodies of up to limit bytes
-// are decoded at a time, so many requests cost the memory of one.
+// handler reads, with the same decoders: what these do not read, and what is too long, is left to the handler.
 //
 // A patch that fits the type and that the library cannot merge into this object is 422, too.
 func (p *patches) check(handler http.Handler, limit int64, serializer runtime.NegotiatedSerializer) http.Handler {
 	if limit <= 0 { // as the handler understands it
 		limit = math.MaxInt64 - 1
 	}
-	decoding := semaphore.NewWeighted(limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		check, kind := p.checkOf(req)
 		switch {
@@ -106,13 +120,9 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 		if err != nil {
 			err = apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
 		} else if size := int64(len(body)); size <= limit {
-			err = func() error {
-				if err := decoding.Acquire(req.Context(), size); err != nil {
-					return apierrors.NewTooManyRequests("too many patches at once", 1)
-				}
-				defer decoding.Release(size) // also if a type of the project panics
-				return check(body)
-			}()
+			var cost patch.Cost
+			cost, err = check(body)
+			req = req.WithContext(patch.WithCost(req.Context(), cost))
 		}
 		if err != nil {
 			responsewriters.RespondWithError(w, req, err, serializer)
@@ -124,16 +134,12 @@ func (p *patches) check(handler http.Handler, limit int64, serializer runtime.Ne
 }
 
 // checkOf returns the check of the request's body, or nil if it needs none, and the kind that is patched, which is empty if none is.
-func (p *patches) checkOf(req *http.Request) (check func(body []byte) error, gk schema.GroupKind) {
+func (p *patches) checkOf(req *http.Request) (check func(body []byte) (patch.Cost, error), gk schema.GroupKind) {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Verb != "patch" {
 		return nil, gk
 	}
-	path := info.Resource
-	if info.Subresource != "" {
-		path += "/" + info.Subresource
-	}
-	of, ok := p.kinds[patched{schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, path}]
+	of, ok := p.kinds[patchedBy(info)]
 	if !ok {
 		return nil, gk
 	}
@@ -150,31 +156,32 @@ func (p *patches) checkOf(req *http.Request) (check func(body []byte) error, gk 
 	case types.JSONPatchType:
 		return patch.JSON, gk
 	case types.StrategicMergePatchType:
-		return func(body []byte) error {
+		return func(body []byte) (patch.Cost, error) {
 			var content map[string]any
 			if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &content); err != nil {
-				return nil
+				return patch.Cost{}, nil
 			}
-			return invalid(patch.Strategic(content, body, of.typ))
+			cost, errs := patch.Strategic(content, body, of.typ)
+			return cost, invalid(errs)
 		}, gk
 	case types.ApplyYAMLPatchType:
-		return func(body []byte) error {
+		return func(body []byte) (cost patch.Cost, err error) {
 			var content map[string]any
 			if err := utilyaml.Unmarshal(body, &content); err != nil {
-				return nil
+				return cost, nil
 			}
 			if err := stringKeys(body); err != nil {
-				return err
+				return cost, err
 			}
-			return p.checkApply(content, body, of, invalid)
+			return cost, p.checkApply(content, body, of, invalid)
 		}, gk
 	case types.ApplyCBORPatchType:
-		return func(body []byte) error {
+		return func(body []byte) (cost patch.Cost, err error) {
 			var content map[string]any
 			if err := direct.Unmarshal(body, &content); err != nil {
-				return nil
+				return cost, nil
 			}
-			return p.checkApply(content, nil, of, invalid)
+			return cost, p.checkApply(content, nil, of, invalid)
 		}, gk
 	}
 	return nil, gk
@@ -189,10 +196,19 @@ func (p *patches) checkApply(content map[string]any, body []byte, of kind, inval
 	if err := invalid(patch.Apply(content, body, of.typ)); err != nil {
 		return err
 	}
+	if err := p.fitsSchema(content); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v", of.Kind, err))
+	}
+	return nil
+}
+
+// fitsSchema returns an error if an object in a served version does not fit its schema, for example because it has duplicates. It changes
+// long texts in the object.
+func (p *patches) fitsSchema(content map[string]any) error {
 	// Each error has its whole path, with the keys in it.
-	object.Object = patch.ShortTexts(content).(map[string]any)
+	object := &unstructured.Unstructured{Object: patch.ShortTexts(content).(map[string]any)}
 	if _, err := p.schemas.ObjectToTyped(object); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %s", of.Kind, patch.Message(err.Error())))
+		return errors.New(patch.Message(err.Error()))
 	}
 	return nil
 }

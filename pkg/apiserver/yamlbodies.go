@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/munnerz/goautoneg"
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,20 +26,17 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// maxYAML is the size in bytes of a body that the YAML parser may read, and of all that it reads at
-// a time. The parser keeps up to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB
-// that the library allows. JSON in a server-side apply is read by this parser too. etcd takes
-// objects of up to 1.5 MiB.
+// maxYAML is the size in bytes of a body that the YAML parser may read, and of a response that it may make. The parser keeps up to 140
+// bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this
+// parser too. etcd takes objects of up to 1.5 MiB.
 const maxYAML = 1 << 20
 
 // writes are the verbs of the requests whose bodies the library decodes.
 var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
 
-// limitYAML bounds what the decoding of YAML costs. It comes after authorization, and reads only
-// bodies that will be decoded. Aliases are rejected: a document of 1.5 MB can stand for 500 MB with
-// them, and kubectl writes them out before it sends an object (CVE-2019-11253).
+// limitYAML bounds the YAML that is decoded. It comes after authorization, and reads only bodies that will be decoded. Aliases are
+// rejected: a document of 1.5 MB can stand for 500 MB with them, and kubectl writes them out before it sends an object (CVE-2019-11253).
 func limitYAML(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	decoding := semaphore.NewWeighted(maxYAML)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		// Every media type that the library may decode as YAML has the word in it.
@@ -51,14 +46,9 @@ func limitYAML(handler http.Handler, serializer runtime.NegotiatedSerializer) ht
 		}
 		body, err := readYAML(req)
 		if err == nil {
-			err = decoding.Acquire(req.Context(), int64(len(body)))
+			err = checkNodes(body)
 		}
 		if err != nil {
-			responsewriters.RespondWithError(w, req, err, serializer)
-			return
-		}
-		defer decoding.Release(int64(len(body)))
-		if err := checkNodes(body); err != nil {
 			responsewriters.RespondWithError(w, req, err, serializer)
 			return
 		}
@@ -75,8 +65,7 @@ var yamlReads = sets.New("get", "list")
 // A write is done when its answer is made, so a longer one, such as a list of what was deleted, stays JSON.
 // The library is asked for JSON wherever the client accepts YAML, so it has no way to choose YAML by
 // itself. kubectl asks for JSON and writes YAML itself.
-func limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	encoding := semaphore.NewWeighted(maxYAML)
+func (m *memory) limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		accept := req.Header.Get("Accept")
@@ -102,7 +91,7 @@ func limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSeriali
 			_ = answer.pass()
 			return
 		}
-		switch err := answer.writeYAML(req.Context(), w, encoding); {
+		switch err := answer.writeYAML(req, w, m); {
 		case err == nil:
 		case answer.write:
 			_ = answer.pass() // it is done
@@ -172,17 +161,18 @@ func (a *jsonAnswer) pass() error {
 }
 
 // writeYAML writes the answer to w, or returns an error before it has written anything.
-func (a *jsonAnswer) writeYAML(ctx context.Context, w http.ResponseWriter, encoding *semaphore.Weighted) error {
+func (a *jsonAnswer) writeYAML(req *http.Request, w http.ResponseWriter, m *memory) error {
 	if a.tooLong {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
 			Message: fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit", maxYAML),
 		}}
 	}
-	if err := encoding.Acquire(ctx, int64(a.body.Len())); err != nil {
-		return apierrors.NewTimeoutError(err.Error(), 1)
+	release, err := m.take(req, int64(a.body.Len())*yamlResponseByteCost)
+	if err != nil {
+		return err
 	}
-	defer encoding.Release(int64(a.body.Len()))
+	defer release()
 	data, err := sigsyaml.JSONToYAML(a.body.Bytes())
 	if err != nil {
 		return apierrors.NewInternalError(err)
@@ -218,14 +208,16 @@ func readYAML(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some. The library would store
-// binary data as text, with the character U+FFFD for each byte that is not UTF-8.
+// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some, and with 413 for lists
+// that are too long. The library would store binary data as text, with the character U+FFFD for each byte that is not UTF-8.
 func checkNodes(body []byte) error {
-	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias nor a tag.
+	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long list.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
-	if !aliases && !bytes.ContainsRune(body, '!') || json.Valid(body) {
+	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) // in all lists
+	if !aliases && !bytes.ContainsRune(body, '!') && elements < maxList || json.Valid(body) {
 		return nil
 	}
+	var c bodyContent
 	var document yaml.Node
 	if err := yaml.Unmarshal(body, &document); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases and tags in the YAML: %v", err))
@@ -239,7 +231,10 @@ func checkNodes(body []byte) error {
 		if node.ShortTag() == "!!binary" {
 			return apierrors.NewBadRequest(fmt.Sprintf("line %d: the YAML tag !!binary is not accepted; write the text out", node.Line))
 		}
+		if node.Kind == yaml.SequenceNode {
+			c.addList(len(node.Content))
+		}
 		nodes = append(nodes[:len(nodes)-1], node.Content...)
 	}
-	return nil
+	return c.check()
 }

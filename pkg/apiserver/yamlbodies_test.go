@@ -52,6 +52,9 @@ func TestS30YAML(t *testing.T) {
 		{"both signs in JSON", apply, `{"a":"&x","b":"*x"}`, of("patch"), http.StatusTeapot, ""},
 		{"1 MiB", apply, text(maxYAML), of("patch"), http.StatusTeapot, ""},
 		{"1 MiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge, "limit for YAML, and for server-side apply, is 1048576 bytes"},
+		{"a long list", apply, "a:\n" + strings.Repeat("- a\n", maxList+1), of("patch"), http.StatusRequestEntityTooLarge, "the lists of the body are too long"},
+		{"a list in a line", apply, "a: [" + strings.Repeat("a,", maxList-1) + "a]", of("patch"), http.StatusTeapot, ""},
+		{"a text with commas", apply, "a: " + strings.Repeat("a,", maxList), of("patch"), http.StatusTeapot, ""},
 		{"JSON", "application/json", "", write, http.StatusTeapot, ""},
 		{"a read", "application/yaml", "", of("get"), http.StatusTeapot, ""},
 		{"a list", "application/yaml", "", of("list"), http.StatusTeapot, ""},
@@ -110,7 +113,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := ""
-			handler := limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			handler := testMemory().limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				received = req.Header.Get("Accept")
 				w.Header().Set("Content-Type", "application/json")
 				if writes.Has(tc.verb) {
@@ -152,7 +155,7 @@ func TestAnswersThatAreNoYAML(t *testing.T) {
 		"JSON with more in types": {"create", "application/json; charset=utf-8", `{"a":"b"}`, http.StatusAccepted, "a: b\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler := limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			handler := testMemory().limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if tc.contentType != "" {
 					w.Header().Set("Content-Type", tc.contentType)
 				}

@@ -81,7 +81,13 @@ func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storag
 
 func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
-	err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached)
+	update := func(stored runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		if err := patch.CheckStored(ctx, stored); err != nil {
+			return nil, nil, err
+		}
+		return tryUpdate(stored, meta)
+	}
+	err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
 	return withStatus(patch.StatusError(err, s.resource, path.Base(key)), true)
 }
 

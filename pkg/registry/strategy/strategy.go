@@ -80,13 +80,27 @@ func finalizerWarnings(obj, old runtime.Object) []string {
 	return warnings
 }
 
-// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors. old is nil on create.
+// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors: 100 of them at most, and how
+// many more there are. old is nil on create.
 func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {
 	op := operation.Create
 	if old != nil {
 		op = operation.Update
 	}
-	return rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.DeclarativeValidationConfig{})
+	return first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.DeclarativeValidationConfig{}))
+}
+
+// maxErrors is the number of errors in a response. The time that the library takes to join n of them grows with the square of n.
+const maxErrors = 100
+
+// first returns the first errors, and one that says how many more there are.
+func first(errs field.ErrorList) field.ErrorList {
+	if len(errs) <= maxErrors {
+		return errs
+	}
+	more := field.Forbidden(nil, fmt.Sprintf("there are %d more errors", len(errs)-maxErrors))
+	more.Field = errs[maxErrors].Field
+	return append(errs[:maxErrors:maxErrors], more)
 }
 
 // ResetFields says for every served version that the top-level fields are reset: a version that is left out would let

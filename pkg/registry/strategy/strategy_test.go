@@ -157,3 +157,15 @@ func TestResetFields(t *testing.T) {
 		t.Errorf("reset fields: got %d versions, want %d", len(got), len(versions))
 	}
 }
+
+// TestManyErrors: the response has the first errors, and how many more there are.
+func TestManyErrors(t *testing.T) {
+	var errs field.ErrorList
+	for i := range 1000 {
+		errs = append(errs, field.Required(field.NewPath("a").Index(i), ""))
+	}
+	got := first(errs)
+	if last := got[len(got)-1].Error(); len(got) != maxErrors+1 || last != "a[100]: Forbidden: there are 900 more errors" || got[99] != errs[99] {
+		t.Errorf("got %d errors, the last %q; want the first 100, and how many more", len(got), last)
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// TestOrder: shares are given in order; a user who has enough is passed over, and nobody else.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10, 6)
+		var mutex sync.Mutex
+		var served []string
+		releases := map[string]func(){}
+		take := func(name, user string, share int64) {
+			go func() {
+				release, err := b.Take(t.Context(), user, share)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				mutex.Lock()
+				defer mutex.Unlock()
+				served, releases[name] = append(served, name), release
+			}()
+			synctest.Wait()
+		}
+		release := func(name string) {
+			releases[name]()
+			synctest.Wait()
+		}
+		want := func(names ...string) {
+			t.Helper()
+			slices.Sort(served) // those that are served at once are so in any order
+			slices.Sort(names)
+			if !slices.Equal(served, names) {
+				t.Fatalf("got %v served, want %v", served, names)
+			}
+		}
+		take("a1", "a", 6)
+		want("a1")
+		take("a2", "a", 1) // has enough
+		take("b1", "b", 3) // passes a2
+		want("a1", "b1")
+		take("c1", "c", 5) // waits for the total
+		take("b2", "b", 1) // waits behind c1
+		want("a1", "b1")
+		release("a1")
+		want("a1", "b1", "a2", "c1", "b2")
+		take("d1", "d", 1000) // counts for the total
+		for _, name := range []string{"a2", "b1", "c1"} {
+			release(name)
+			want("a1", "b1", "a2", "c1", "b2")
+		}
+		release("b2")
+		want("a1", "b1", "a2", "c1", "b2", "d1")
+		release("d1")
+		if b.taken != 0 || len(b.users) != 0 || len(b.queue) != 0 {
+			t.Errorf("got %d taken, %d users and %d waiting, want none", b.taken, len(b.users), len(b.queue))
+		}
+	})
+}
+
+// TestTakeEnds: a request that gives up has no share, and lets those behind it pass.
+func TestTakeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10, 10)
+		release, err := b.Take(t.Context(), "a", 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Take(ctx, "b", 10)
+			ended <- err
+		}()
+		synctest.Wait()
+		go func() {
+			release, err := b.Take(t.Context(), "b", 1)
+			release()
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		for _, want := range []error{context.Canceled, nil} {
+			if err := <-ended; !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			synctest.Wait()
+		}
+		if b.taken != 5 || len(b.users) != 1 || len(b.queue) != 0 {
+			t.Errorf("got %d taken, %d users and %d waiting, want 5, 1 and none", b.taken, len(b.users), len(b.queue))
+		}
+	})
+}
