@@ -5,9 +5,11 @@ package limits
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +18,11 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-var shared *envtest.Environment
+var (
+	shared *envtest.Environment
+	// container is where the server runs.
+	container *cgroup
+)
 
 // TestMain gives the server the memory of the manifests. With ATTACK set this process is an attacker.
 func TestMain(m *testing.M) {
@@ -27,7 +33,32 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(envtest.Main(m, envtest.Options{ServerEnv: []string{memorySetting}}, &shared))
+	code, err := inContainer(func(server string) int {
+		return envtest.Main(m, envtest.Options{Server: server, ServerEnv: []string{memorySetting}}, &shared)
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+// inContainer runs the tests with a command that starts the server in a control group.
+func inContainer(run func(server string) int) (code int, err error) {
+	program, err := envtest.Build(context.Background(), "example.com/extension-apiserver/cmd/extension-apiserver")
+	if err != nil {
+		return 0, err
+	}
+	if container, err = newCgroup(); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, container.remove()) }()
+	server, err := container.command(program)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(filepath.Dir(server))
+	return run(server), nil
 }
 
 // memorySetting is that of manifests/base/deployment.yaml.
