@@ -88,16 +88,16 @@ run-tests: needs-test-generate controlplane build
 
 .PHONY: test-all
 test-all: needs-test-fips-generate-kind-suites
-test-all: test-long test-minors test-attacks test-quickstart test-fips test-image fuzz
+test-all: test-long test-minors test-security test-quickstart test-fips test-image fuzz
 test-all: kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
 
 .PHONY: test-minors
 test-minors: needs-test-generate build ## Run the tests that depend on the version of Kubernetes with the other minor versions, and upgrades: make test-minors MINORS=1.36
 	@scripts/test-minors.sh $(MINORS)
 
-.PHONY: test-attacks
-test-attacks: needs-test controlplane build ## Attack the server for a minute in each way (28 minutes). Nothing else may use the machine.
-	ATTACK_FOR=60s ATTACK_P99=1s go test -timeout 60m -run '^TestAttacks$$' -v ./test/security/limits
+.PHONY: test-security
+test-security: needs-test controlplane build ## Attack the server for a minute in each way (40 minutes); nothing else may use the machine: make test-security ATTACK_FOR=1h RUN=TestGeneratedRequests
+	ATTACK_FOR=$(or $(ATTACK_FOR),60s) ATTACK_P99=1s go test -timeout 120m -run '^($(or $(RUN),TestAttacks|TestCosts|TestGeneratedRequests))$$' -v ./test/security/limits
 
 .PHONY: test-quickstart
 test-quickstart: needs-kind-generate controlplane ## Follow docs/quickstart.md, and upgrade a project (20 minutes). Needs Docker for kind.

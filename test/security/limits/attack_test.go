@@ -46,7 +46,7 @@ const (
 )
 
 // checkLatency bounds another user's p99: ATTACK_P99=1s on a machine that is used for nothing else, as
-// make test-attacks sets it. Where a library takes what is sent before anything of ours can refuse
+// make test-security sets it. Where a library takes what is sent before anything of ours can refuse
 // it, such as a body in HTTP/2, it may be twice what users of k8s.io/sample-apiserver wait under the
 // same attack.
 func checkLatency(t *testing.T, name string, p99 time.Duration) {
@@ -77,7 +77,7 @@ func attackSample(t *testing.T, name string) effect {
 	return underAttack(t, name, target{server, envtest.SampleGroupVersion, "flunders"})
 }
 
-// attackFor is how long each attack lasts. `make test-attacks` sets ATTACK_FOR=60s.
+// attackFor is how long each attack lasts. `make test-security` sets ATTACK_FOR=60s.
 func attackFor() string {
 	lasts := "10s"
 	if testing.Short() {
