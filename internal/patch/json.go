@@ -5,9 +5,13 @@ package patch
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
+
+// maxOwners is the number of owners that a JSON patch may make. The library compares each with each other.
+const maxOwners = 500
 
 // maxMoved is the number of elements that the operations of a JSON patch may move in one list: 0.3 s.
 const maxMoved = 10_000_000
@@ -19,11 +23,17 @@ func JSON(body []byte) (Cost, error) {
 	if err := json.Unmarshal(body, &operations); err != nil {
 		return Cost{}, nil
 	}
-	cost, most := Cost{Operations: len(operations)}, 0
+	cost, most, owners := Cost{Operations: len(operations)}, 0, false
 	for _, operation := range operations {
 		for _, value := range operation {
 			most = max(most, commas(value))
 		}
+		var path string
+		owners = owners || json.Unmarshal(operation["path"], &path) == nil && strings.Contains(path, "/ownerReferences")
+	}
+	if made := max(most, len(operations)); owners && made > maxOwners {
+		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a JSON patch of ownerReferences may have %d operations and values, not %d",
+			maxOwners, made))
 	}
 	if most*len(operations) > maxMoved {
 		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+

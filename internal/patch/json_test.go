@@ -27,6 +27,9 @@ func TestJSON(t *testing.T) {
 		"both":                 {"[" + list(1_000_000) + inserts(9000) + "]", true},
 		"both, in the middle":  {"[" + list(1) + inserts(4000) + "," + list(1_000_000) + inserts(4000) + "]", true},
 		"under another key":    {`[{"op":"add","path":"/x","value":0,"VALUE":[` + strings.Repeat("0,", 1_000_000) + `0]}` + inserts(9000) + "]", true},
+		"owners":               {`[{"op":"add","path":"/metadata/ownerReferences","value":[` + strings.Repeat("{},", 499) + `{}]}]`, false},
+		"many owners":          {`[{"op":"add","path":"/metadata/ownerReferences","value":[` + strings.Repeat("{},", 501) + `{}]}]`, true},
+		"owners, one by one":   {`[` + strings.Repeat(`{"op":"add","path":"/metadata/ownerReferences/-","value":{}},`, 501) + `{"op":"remove","path":"/x"}]`, true},
 		"within another value": {`[{"op":"add","path":"/x","value":{"a\\":{"b":"\\\"","c":[` + strings.Repeat("0,", 1_000_000) + `0]}}}` + inserts(9000) + "]", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,16 +8,27 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// What a body costs in bytes of memory at its peak, and what it may have in it.
 const (
+	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body, which is copied by
+	// admission, by a patch and by the storage.
+	valueCost, byteCost = 300, 8
 	// maxValues is the number of values that a body may have. An object of 1.5 MiB, which is what etcd takes, has fewer.
-	maxValues = 250_000
-	// maxList is the number of elements that a list may have. Of several lists, the sum of the squares counts: the library takes 3 s.
-	maxList = 10_000
+	maxValues = 200_000
+	// maxList is the number of elements that a list may have. Of several lists, the sum of the squares counts: the library takes 3 s. A field
+	// of an object counts for a third.
+	maxList      = 10_000
+	fieldsOfElem = 3
+	// maxOwners is the number of owners of an object. The library compares each with each other, several times and before admission.
+	maxOwners = 500
 	// maxDepth is more than what the decoders of JSON accept.
 	maxDepth = 20_000
 	// maxNested is how deep messages in protobuf are looked into.
@@ -35,40 +46,38 @@ const (
 )
 
 func encodingOf(req *http.Request) bodyEncoding {
-	contentType := strings.ToLower(req.Header.Get("Content-Type"))
-	for encoding, word := range map[bodyEncoding]string{protobufEncoding: "protobuf", yamlEncoding: "yaml", cborEncoding: "cbor"} {
-		if strings.Contains(contentType, word) {
-			return encoding
-		}
+	contentType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+	switch contentType = strings.ToLower(contentType); {
+	case strings.Contains(contentType, "protobuf"):
+		return protobufEncoding
+	case strings.Contains(contentType, "yaml"):
+		return yamlEncoding
+	case strings.Contains(contentType, "cbor"):
+		return cborEncoding
 	}
 	return jsonEncoding
-}
-
-// worst returns what a body of a size costs at the most.
-func (e bodyEncoding) worst(size int64) int64 {
-	switch e {
-	case yamlEncoding:
-		return size * yamlByteCost
-	case cborEncoding:
-		return size * cborByteCost
-	}
-	return size * (byteCost + valueCost/2) // "1," and an empty message in protobuf
 }
 
 // cost returns what a body costs, or an error with the status 413 if it has too many values, or lists that are too long.
 func (e bodyEncoding) cost(body []byte) (int64, error) {
 	var c bodyContent
 	switch {
+	case e == cborEncoding:
+		c.values = len(body)
 	case e == protobufEncoding:
-		c.addMessage(bytes.TrimPrefix(body, []byte("k8s\x00")), maxNested)
-	case e == jsonEncoding, e == yamlEncoding && json.Valid(body):
+		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
+		c.addMessage(message, maxNested)
+		c.owners = countOwners(message, []protowire.Number{rawField, metadataField, ownersField})
+	case e == yamlEncoding && !json.Valid(body):
+		for _, separator := range []string{",", ":", "-", "\n"} {
+			c.values += bytes.Count(body, []byte(separator))
+		}
+		c.values /= 2 // limitYAML counts what is in it
+	default:
 		c.addJSON(body)
 	}
 	if err := c.check(); err != nil {
 		return 0, err
-	}
-	if e == yamlEncoding || e == cborEncoding {
-		return e.worst(int64(len(body))), nil
 	}
 	return int64(len(body))*byteCost + int64(c.values)*valueCost, nil
 }
@@ -79,9 +88,12 @@ type bodyContent struct {
 	// compared is the sum of the squares of the lengths of its lists. The library compares each element with each other when it tracks who
 	// owns a field, merges, and validates that elements are unique.
 	compared int
+	// owners is the number of elements in the longest list of owners.
+	owners int
 }
 
 func (c *bodyContent) addList(elements int) { c.compared += elements * elements }
+func (c *bodyContent) addFields(fields int) { c.addList(fields / fieldsOfElem) }
 
 // check returns an error with the status 413 if there is too much.
 func (c *bodyContent) check() error {
@@ -89,7 +101,10 @@ func (c *bodyContent) check() error {
 	case c.values > maxValues:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and may have %d", c.values, maxValues))
 	case c.compared > maxList*maxList:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the lists of the body are too long, one alone may have %d elements", maxList))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the lists and objects of the body are too long, one list alone may have %d elements, one "+
+			"object %d fields", maxList, fieldsOfElem*maxList))
+	case c.owners > maxOwners:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d", c.owners, maxOwners))
 	}
 	return nil
 }
@@ -97,37 +112,102 @@ func (c *bodyContent) check() error {
 // addJSON adds a document, half a value for each separator: an element that is an object has two, and so has a field. The elements of a
 // list at the top, such as the operations of a JSON patch, are not compared.
 func (c *bodyContent) addJSON(body []byte) {
-	separators := 0
-	var commas []int // in each list and object that is open
+	separators, text := 0, []byte(nil) // the last one
+	type open struct {
+		commas int
+		owners bool
+	}
+	var opened []open
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case '"':
+			begin := i
 			for i++; i < len(body) && body[i] != '"'; i++ {
 				if body[i] == '\\' {
 					i++
 				}
 			}
+			text = body[begin:min(i+1, len(body))]
 		case '[', '{':
-			separators++
-			commas = append(commas, 0)
-		case ',':
-			separators++
-			if len(commas) > 0 {
-				commas[len(commas)-1]++
+			if separators++; len(opened) == maxDepth {
+				return // the decoder rejects it
 			}
+			opened = append(opened, open{owners: body[i] == '[' && isOwners(text)})
+		case ',':
+			if separators++; len(opened) > 0 {
+				opened[len(opened)-1].commas++
+			}
+			text = nil
 		case ':':
 			separators++
 		case ']', '}':
-			if len(commas) == 0 || len(commas) > maxDepth {
-				return // the decoder rejects it
+			if len(opened) == 0 {
+				return // no JSON
 			}
-			if last := len(commas) - 1; body[i] == ']' && last > 0 {
-				c.addList(commas[last] + 1)
+			last := opened[len(opened)-1]
+			switch opened = opened[:len(opened)-1]; {
+			case body[i] == '}':
+				c.addFields(last.commas + 1)
+			case len(opened) > 0:
+				c.addList(last.commas + 1)
 			}
-			commas = commas[:len(commas)-1]
+			if last.owners {
+				c.owners = max(c.owners, last.commas+1)
+			}
+			text = nil
 		}
 	}
 	c.values += separators / 2
+}
+
+// addOwners adds the owners in a mapping of YAML.
+func (c *bodyContent) addOwners(mapping *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == ownersName {
+			c.owners = max(c.owners, len(mapping.Content[i+1].Content))
+		}
+	}
+}
+
+// ownersName is the name of the field of the owners.
+const ownersName = "ownerReferences"
+
+// isOwners reports whether a text in JSON, in quotes, is the name of the field of the owners. It may have escapes.
+func isOwners(text []byte) bool {
+	if len(text) < len(ownersName) || len(text) > len(`\u0000`)*len(ownersName)+2 {
+		return false
+	}
+	var decoded string
+	return json.Unmarshal(text, &decoded) == nil && decoded == ownersName
+}
+
+// The fields of an object in protobuf.
+const (
+	rawField, metadataField, ownersField = 2, 1, 13
+)
+
+// countOwners returns how many fields there are at the path in a message.
+func countOwners(message []byte, path []protowire.Number) (count int) {
+	for len(message) > 0 {
+		number, kind, tag := protowire.ConsumeTag(message)
+		if tag < 0 {
+			return count
+		}
+		size := protowire.ConsumeFieldValue(number, kind, message[tag:])
+		if size < 0 {
+			return count
+		}
+		if number == path[0] && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message[tag:])
+			if len(path) == 1 {
+				count++
+			} else {
+				count += countOwners(value, path[1:])
+			}
+		}
+		message = message[tag+size:]
+	}
+	return count
 }
 
 // addMessage adds the fields of a message in protobuf, and of those in it: what can be read as a message is taken for one, and what is too
@@ -138,6 +218,11 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 		return true
 	}
 	elements := map[protowire.Number]int{}
+	defer func() {
+		for _, n := range elements {
+			c.addList(n)
+		}
+	}()
 	for len(message) > 0 && c.values <= maxValues {
 		number, kind, tag := protowire.ConsumeTag(message)
 		if tag < 0 {
@@ -149,7 +234,8 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 		}
 		if kind == protowire.BytesType {
 			value, _ := protowire.ConsumeBytes(message[tag:])
-			if before := *c; !c.addMessage(value, depth-1) {
+			// What cannot be read to its end may be a message to the decoder, which is less strict, unless it is a text.
+			if before := *c; !c.addMessage(value, depth-1) && isText(value) {
 				*c = before
 			}
 		}
@@ -157,8 +243,10 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 		elements[number]++
 		message = message[tag+size:]
 	}
-	for _, n := range elements {
-		c.addList(n)
-	}
 	return true
+}
+
+// isText reports whether a value is UTF-8 without control characters.
+func isText(value []byte) bool {
+	return utf8.Valid(value) && !bytes.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }

@@ -164,7 +164,7 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 		// JSON is UTF-8.
 		refuseInvalidUTF8,
 		// What needs much memory waits for it. YAML is encoded after the handler has given its memory back.
-		func(h http.Handler) http.Handler { return memory.limitYAMLAnswers(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return memory.limitYAMLAnswers(h, c.patches.reads) },
 		func(h http.Handler) http.Handler { return memory.limit(h, c.patches.reads) },
 		// YAML is short, and without aliases.
 		func(h http.Handler) http.Handler { return limitYAML(h, config.Serializer) },

@@ -5,25 +5,31 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/munnerz/goautoneg"
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
-	"k8s.io/streaming/pkg/httpstream"
 
 	"example.com/extension-apiserver/internal/budget"
 	"example.com/extension-apiserver/internal/fairness"
@@ -34,31 +40,36 @@ const (
 	// memoryTotal is for all requests that cost more than smallCost. With what the server has when it is idle and the objects that it
 	// keeps, it leaves the heap below GOMEMLIMIT of manifests/base/deployment.yaml.
 	memoryTotal = 192 << 20
-	// memoryPerUser leaves half for others.
+	// memoryPerUser is what one user may have, and what any request counts for at the most.
 	memoryPerUser = memoryTotal / 2
-	// userBodies is how many bodies of a user that may be costly there may be at a time. Each that waits is in memory: 3 MiB.
-	userBodies = 16
 	// smallCost is that of requests whose number priority and fairness bounds well enough.
 	smallCost = 2 << 20
+	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not read yet.
+	userBodies, waitingBodies = 16, 200
+	// allBodies is how many long bodies of all users there are: 192 MiB.
+	allBodies = 64
+	// longBody is a size in bytes.
+	longBody = 64 << 10
 
-	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body, which is copied by
-	// admission, by a patch and by the storage.
-	valueCost, byteCost = 300, 8
-	// yamlByteCost and cborByteCost are those of encodings in which each byte can be a value. CBOR has one byte for an empty map.
-	yamlByteCost, cborByteCost = 140, 300
-	// yamlResponseByteCost is that of a byte of JSON that YAML is made of.
-	yamlResponseByteCost = 170
 	// listedCost is that of an object in a list: it is converted to the version of the request.
 	listedCost = 600
 	// wholeByteCost and wholeObjectCost are those of a stored byte and of an object in a list that is not streamed: what it is converted
-	// to, and the whole response.
+	// to, and the whole response. prettyCost is by how much more is needed where JSON is indented.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
-	// initialCost is that of a watch that sends the objects there are: some of 1.5 MB, in each form between the storage and the response.
-	initialCost = 8 << 20
+	prettyCost                     = 3
+	// objectByteCost is that of a byte of a single object in a response.
+	objectByteCost = 3
+	// largestObject is the size in bytes that etcd accepts.
+	largestObject = 3 << 19
+	// initialCost is that of a watch that sends the objects there are: some of the largest, in each form between the storage and the response.
+	initialCost = 5 * largestObject
+	// userInitial is how many such watches of a user have memory or wait for it.
+	userInitial = 20
+	// maxInitial is when such a watch gives its memory back at the latest, initialPause when it does if nothing is sent.
+	maxInitial   = 30 * time.Second
+	initialPause = 100 * time.Millisecond
 	// maxGrace is longer than the work for a write takes, but for what it waits for.
 	maxGrace = 10 * time.Second
-	// maxInitial is when such a watch gives its memory back at the latest.
-	maxInitial = 30 * time.Second
 )
 
 // memory makes requests wait whose handlers would take more memory together than there is. Priority and fairness counts requests: it
@@ -66,6 +77,8 @@ const (
 type memory struct {
 	budget     *budget.Budget
 	bodies     *fairness.Places
+	read       *semaphore.Weighted // bodies in memory
+	watches    *fairness.Places    // that send their initial events
 	counts     flowcontrolrequest.StorageObjectCountTracker
 	maxBody    int64
 	grace      time.Duration
@@ -75,10 +88,11 @@ type memory struct {
 func newMemory(config *genericapiserver.Config) *memory {
 	maxBody := config.MaxRequestBodyBytes
 	if maxBody <= 0 { // as the handlers understand it
-		maxBody = math.MaxInt64 / cborByteCost / 2
+		maxBody = math.MaxInt64 / (byteCost + valueCost) / 2
 	}
 	return &memory{
-		budget: budget.New(memoryTotal, memoryPerUser), bodies: fairness.New(fairness.Limits{PerKey: userBodies}), counts: config.StorageObjectCountTracker,
+		budget: budget.New(memoryTotal, memoryPerUser), bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
+		read: semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}), counts: config.StorageObjectCountTracker,
 		maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
 	}
 }
@@ -88,7 +102,7 @@ func newMemory(config *genericapiserver.Config) *memory {
 func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || httpstream.IsUpgradeRequest(req) || streams(info) {
+		if !ok || !info.IsResourceRequest || streams(info) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -96,7 +110,7 @@ func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.Req
 			m.initialize(handler, w, req, info)
 			return
 		}
-		cost, size := m.listCost(req, info), int64(0)
+		cost, size := m.readCost(req, info), int64(0)
 		if writes.Has(info.Verb) {
 			var stop func()
 			req, stop = m.untilEnd(req)
@@ -104,10 +118,6 @@ func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.Req
 			if size = req.ContentLength; size < 0 || size > m.maxBody {
 				size = m.maxBody
 			}
-		}
-		if cost+encodingOf(req).worst(size) <= smallCost {
-			handler.ServeHTTP(w, req)
-			return
 		}
 		release, err := m.admit(req, cost, size)
 		if err != nil {
@@ -121,47 +131,92 @@ func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.Req
 
 // initialize makes a watch wait that sends the objects there are first, until there is memory for that.
 func (m *memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request, info *genericapirequest.RequestInfo) {
-	query := req.URL.Query()
-	version := query.Get("resourceVersion")
-	_, err := m.counts.Get(resourceOf(info))
-	if errors.Is(err, flowcontrolrequest.ObjectCountNotFoundErr) || version != "" && version != "0" && query.Get("sendInitialEvents") != "true" {
+	cost := min(initialCost, 5*m.largest(info))
+	if cost <= smallCost || !initialEvents(req.URL.Query()) {
 		handler.ServeHTTP(w, req)
 		return
 	}
-	release, err := m.take(req, initialCost)
+	// Those that wait have seats of priority and fairness, for which others wait.
+	leave, err := m.watches.Take(req.Context(), userName(req))
 	if err != nil {
+		responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches of this user begin at once", 2), m.serializer)
+		return
+	}
+	giveBack, err := m.take(req, cost)
+	if err != nil {
+		leave()
 		responsewriters.RespondWithError(w, req, err, m.serializer)
 		return
 	}
-	sent := &initialEvents{ctx: req.Context(), release: sync.OnceFunc(release)}
-	defer sent.release()
-	defer time.AfterFunc(maxInitial, sent.release).Stop()
-	handler.ServeHTTP(w, req.WithContext(utilflowcontrol.WithInitializationSignal(req.Context(), sent)))
+	release := sync.OnceFunc(func() { giveBack(); leave() })
+	defer release()
+	defer time.AfterFunc(maxInitial, release).Stop()
+	sent := &initialWriter{ResponseWriter: w, release: release}
+	ctx := utilflowcontrol.WithInitializationSignal(req.Context(), &initialSignal{req.Context(), sent})
+	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
 }
 
-// initialEvents implements utilflowcontrol.InitializationSignal: the storage signals that it has sent them.
-type initialEvents struct {
-	ctx     context.Context // with the signal of priority and fairness
-	release func()
+// initialEvents reports whether a watch sends the objects there are. The library takes any number that is 0 for one, and any other text
+// than "false" and "0" for true.
+func initialEvents(query url.Values) bool {
+	version, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
+	if err != nil || version == 0 {
+		return true
+	}
+	send := query["sendInitialEvents"]
+	return len(send) > 0 && send[0] != "false" && send[0] != "0"
 }
 
-func (e *initialEvents) Signal() {
-	e.release()
-	utilflowcontrol.WatchInitialized(e.ctx)
+// initialSignal implements utilflowcontrol.InitializationSignal: the storage signals that all initial events are on their way.
+type initialSignal struct {
+	ctx context.Context // with the signal of priority and fairness
+	w   *initialWriter
+}
+
+func (s *initialSignal) Signal() {
+	s.w.signalled.Store(true)
+	time.AfterFunc(initialPause, s.w.releaseIdle)
+	utilflowcontrol.WatchInitialized(s.ctx)
 }
 
 // Wait is for priority and fairness, which has a signal of its own.
-func (e *initialEvents) Wait() {}
+func (s *initialSignal) Wait() {}
+
+// initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there are no more.
+type initialWriter struct {
+	http.ResponseWriter
+	release            func()
+	signalled, written atomic.Bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *initialWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *initialWriter) Write(p []byte) (int, error) {
+	w.written.Store(true)
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *initialWriter) Flush() {
+	w.ResponseWriter.(http.Flusher).Flush()
+	if w.signalled.Load() && w.written.Load() {
+		w.release()
+	}
+}
+
+// releaseIdle gives the memory of a watch back that has sent nothing.
+func (w *initialWriter) releaseIdle() {
+	if !w.written.Load() {
+		w.release()
+	}
+}
 
 // admit reads the body of a request, if it has one of up to size bytes, and waits for the memory that the request needs.
 func (m *memory) admit(req *http.Request, cost, size int64) (release func(), err error) {
 	body, leave := []byte(nil), func() {}
 	if size > 0 {
-		if leave, err = m.bodies.Take(req.Context(), userName(req)); err != nil {
-			return nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
-		}
-		if body, err = m.read(req); err != nil {
-			leave()
+		if body, leave, err = m.readBody(req); err != nil {
 			return nil, err
 		}
 	}
@@ -178,6 +233,39 @@ func (m *memory) admit(req *http.Request, cost, size int64) (release func(), err
 	return func() { giveBack(); leave() }, nil
 }
 
+// readBody returns the body, and leaves it, and what is too long, to the handler. It waits for a place for a long one, which leave gives back.
+func (m *memory) readBody(req *http.Request) (body []byte, leave func(), err error) {
+	read := func(limit int64) error {
+		more, err := io.ReadAll(io.LimitReader(req.Body, limit-int64(len(body))))
+		body = append(body, more...)
+		if err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
+		}
+		return nil
+	}
+	if err := read(longBody); err != nil {
+		return nil, nil, err
+	}
+	leave = func() {}
+	if len(body) == longBody {
+		place, err := m.bodies.Take(req.Context(), userName(req))
+		if err != nil {
+			return nil, nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
+		}
+		if err := m.read.Acquire(req.Context(), 1); err != nil {
+			place()
+			return nil, nil, apierrors.NewTooManyRequests("too many long bodies", 1)
+		}
+		leave = func() { m.read.Release(1); place() }
+		if err := read(m.maxBody + 1); err != nil {
+			leave()
+			return nil, nil, err
+		}
+	}
+	req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
+	return body, leave, nil
+}
+
 func userName(req *http.Request) string {
 	if user, ok := genericapirequest.UserFrom(req.Context()); ok {
 		return user.GetName()
@@ -190,20 +278,10 @@ func (m *memory) take(req *http.Request, cost int64) (release func(), err error)
 	if cost <= smallCost {
 		return func() {}, nil
 	}
-	if release, err = m.budget.Take(req.Context(), userName(req), cost); err != nil {
+	if release, err = m.budget.Take(req.Context(), userName(req), min(cost, memoryPerUser)); err != nil {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("wait for memory: %v", err), 1)
 	}
 	return release, nil
-}
-
-// read returns the body, and leaves it, and what is too long, to the handler.
-func (m *memory) read(req *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(req.Body, m.maxBody+1))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
-	}
-	req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
-	return body, nil
 }
 
 // untilEnd returns a write whose handler does not return before its work ends, if that takes no longer than the grace. The library has a
@@ -226,31 +304,67 @@ func (m *memory) untilEnd(req *http.Request) (write *http.Request, stop func()) 
 	}
 }
 
-// listCost returns what the list costs that the request is answered with: 0 for other requests.
-func (m *memory) listCost(req *http.Request, info *genericapirequest.RequestInfo) int64 {
-	if info.Verb != "list" && info.Verb != "deletecollection" {
+// readCost returns what the response to a get, or a list, costs: 0 for other requests.
+func (m *memory) readCost(req *http.Request, info *genericapirequest.RequestInfo) int64 {
+	factor := int64(1)
+	if pretty(req) {
+		factor = prettyCost
+	}
+	switch info.Verb {
+	case "get":
+		return factor * objectByteCost * m.largest(info)
+	case "list", "deletecollection":
+	default:
 		return 0
 	}
-	// What the counts were at last does if they are not up to date. Objects that are not in etcd are not counted.
-	stats, _ := m.counts.Get(resourceOf(info))
+	stats := m.stats(info)
 	objects, query := stats.ObjectCount, req.URL.Query()
-	// The library returns all objects that it has in its cache for resourceVersion=0.
-	if limit, err := strconv.ParseInt(query.Get("limit"), 10, 64); err == nil && limit > 0 && query.Get("resourceVersion") != "0" {
-		objects = min(objects, limit)
+	var options metav1.ListOptions
+	fromEtcd := metav1.Convert_url_Values_To_v1_ListOptions(&query, &options, nil) != nil // which the handler rejects
+	if result, err := delegator.ShouldDelegateListMeta(&options, delegator.CacheWithoutSnapshots{}); err != nil || result.ShouldDelegate {
+		fromEtcd = true
+	}
+	selects := options.LabelSelector != "" || options.FieldSelector != ""
+	// The library returns all objects that it has in its cache for resourceVersion=0, and reads more than it returns with a selector.
+	if options.Limit > 0 && options.ResourceVersion != "0" && !(selects && fromEtcd) {
+		objects = min(objects, options.Limit)
 	}
 	if info.Name != "" {
 		objects = min(objects, 1)
 	}
-	// What is not in the cache is read from etcd as a whole.
-	fromEtcd := query.Get("continue") != "" || query.Get("resourceVersionMatch") == "Exact"
-	if info.Verb == "list" && !fromEtcd && !transformed(req.Header.Get("Accept")) {
+	if info.Verb == "list" && !fromEtcd && factor == 1 && !transformed(req.Header.Get("Accept")) {
 		return objects * listedCost
 	}
-	return objects * (stats.EstimatedAverageObjectSizeBytes*wholeByteCost + wholeObjectCost)
+	// Those that are returned may be the largest.
+	size := min(objects*largestObject, stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes)
+	return factor * (size*wholeByteCost + objects*wholeObjectCost)
 }
 
-func resourceOf(info *genericapirequest.RequestInfo) string {
-	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String()
+// largest returns the most that an object of the resource can have, as far as is known.
+func (m *memory) largest(info *genericapirequest.RequestInfo) int64 {
+	stats := m.stats(info)
+	return min(largestObject, stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes)
+}
+
+// stats returns the number of objects and their size. What was known at last does where that is old. Objects that are not in etcd are not
+// counted.
+func (m *memory) stats(info *genericapirequest.RequestInfo) storage.Stats {
+	stats, _ := m.counts.Get(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String())
+	return stats
+}
+
+// pretty reports whether JSON may be indented in the response.
+func pretty(req *http.Request) bool {
+	if asked := req.URL.Query().Get("pretty"); asked != "" {
+		yes, _ := strconv.ParseBool(asked)
+		return yes || strings.Contains(req.Header.Get("Accept"), "pretty")
+	}
+	for _, agent := range []string{"curl", "Wget", "Mozilla/5.0"} {
+		if strings.HasPrefix(req.UserAgent(), agent) {
+			return true
+		}
+	}
+	return strings.Contains(req.Header.Get("Accept"), "pretty")
 }
 
 // transformed reports whether the header Accept asks for a Table or for the metadata alone.

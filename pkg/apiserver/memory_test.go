@@ -40,39 +40,52 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 	return req
 }
 
-// TestCostOfLists: a list costs something for each object, and more if it is not streamed.
-func TestCostOfLists(t *testing.T) {
+// TestCostOfReads: a list costs something for each object, and more if it is not streamed; a get costs as much as the largest object may.
+func TestCostOfReads(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
-	const all, streamed = 10_000 * (10_000*wholeByteCost + wholeObjectCost), 10_000 * listedCost
+	const size, streamed = 100_000_000 * wholeByteCost, 10_000 * listedCost
+	const all = size + 10_000*wholeObjectCost
+	const largest = objectByteCost * largestObject
 	for _, tc := range []struct {
-		verb, resource, query, accept string
-		want                          int64
+		verb, resource, query, accept, agent string
+		want                                 int64
 	}{
-		{"list", "many", "", "application/json", streamed},
-		{"list", "many", "resourceVersion=0", "application/vnd.kubernetes.protobuf", streamed},
-		{"list", "many", "", table, all},
-		{"list", "many", "", metadata, all},
-		{"list", "many", "limit=500", table, all / 20},
-		{"list", "many", "limit=500&resourceVersion=0", table, all},
-		{"list", "many", "limit=-1", table, all},
-		{"list", "many", "limit=100", table, all / 100},
-		{"list", "few", "", "", streamed / 100},
-		{"list", "unknown", "", table, 0},
-		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", all},
-		{"list", "many", "limit=500&continue=x", "", all / 20},
-		{"deletecollection", "many", "", "application/json", all},
-		{"get", "many", "", table, 0},
-		{"watch", "many", "", table, 0},
+		{"list", "many", "resourceVersion=5", "application/json", "", streamed},
+		{"list", "many", "resourceVersion=0", "application/vnd.kubernetes.protobuf", "", streamed},
+		{"list", "many", "", table, "", all},
+		{"list", "many", "", metadata, "", all},
+		{"list", "many", "limit=500", table, "", size + 500*wholeObjectCost}, // these may be the largest
+		{"list", "many", "limit=10", table, "", 10 * (largestObject*wholeByteCost + wholeObjectCost)},
+		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
+		{"list", "many", "limit=-1", table, "", all},
+		{"list", "few", "resourceVersion=0", "", "", streamed / 100},
+		{"list", "unknown", "", table, "", 0},
+		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", "", all},
+		{"list", "many", "limit=10000&resourceVersion=1", "", "", all},
+		{"list", "many", "limit=1&resourceVersion=1&labelSelector=a", "", "", all},
+		{"list", "many", "limit=1&continue=x", "", "", largestObject*wholeByteCost + wholeObjectCost},
+		{"list", "many", "pretty=1", "", "", prettyCost * all},
+		{"list", "many", "pretty=0&resourceVersion=0", "", "curl/8", streamed},
+		{"list", "many", "", "", "curl/8", prettyCost * all},
+		{"list", "many", "pretty=0", "application/json;pretty=1", "", prettyCost * all},
+		{"deletecollection", "many", "", "application/json", "", all},
+		{"get", "many", "", table, "", largest},
+		{"get", "many", "", "", "Mozilla/5.0", prettyCost * largest},
+		{"get", "few", "", "", "", objectByteCost * 1_000_000},
+		{"get", "unknown", "", "", "", 0},
+		{"create", "many", "", "", "", 0},
 	} {
 		req := memoryRequest(t.Context(), "ann", genericapirequest.RequestInfo{}, tc.query, tc.accept, "", nil)
+		req.Header.Set("User-Agent", tc.agent)
 		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: tc.resource}
-		if got := testMemory().listCost(req, info); got != tc.want {
-			t.Errorf("%s %s?%s as %q: got %d, want %d", tc.verb, tc.resource, tc.query, tc.accept, got, tc.want)
+		if got := testMemory().readCost(req, info); got != tc.want {
+			t.Errorf("%s %s?%s as %q of %q: got %d, want %d", tc.verb, tc.resource, tc.query, tc.accept, tc.agent, got, tc.want)
 		}
 	}
 	one := &genericapirequest.RequestInfo{Verb: "list", APIGroup: "example.com", Resource: "many", Name: "a"}
-	if got := testMemory().listCost(memoryRequest(t.Context(), "ann", *one, "", table, "", nil), one); got != all/10_000 {
-		t.Errorf("list of one: got %d, want %d", got, all/10_000)
+	want := int64(largestObject*wholeByteCost + wholeObjectCost)
+	if got := testMemory().readCost(memoryRequest(t.Context(), "ann", *one, "", table, "", nil), one); got != want {
+		t.Errorf("list of one: got %d, want %d", got, want)
 	}
 }
 
@@ -82,20 +95,20 @@ func TestMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verb, contentType, body string
 		chunked                 bool
-		inside                  int // of three
+		inside                  int // of four
 	}{
 		"many values":              {"create", "application/json", values, false, 2},
 		"many values, no type":     {"patch", "", values, false, 2},
 		"many values, chunked":     {"update", "application/json", values, true, 2},
-		"few values":               {"create", "application/json", strings.Repeat("x", 100<<10), false, 3},
-		"few values, chunked":      {"create", "application/json", "{}", true, 3},
-		"too long":                 {"create", "application/json", strings.Repeat("x", 4<<20), false, 3},
-		"protobuf":                 {"create", "application/vnd.kubernetes.protobuf", protobufValues(maxValues), false, 2},
-		"YAML":                     {"patch", "application/apply-patch+yaml", strings.Repeat("x", 1<<20), false, 1},
-		"a list":                   {"deletecollection", "", "", false, 1},
-		"a read with a body":       {"get", "application/json", values, false, 3},
-		"a stream with a body":     {"connect", "application/json", values, false, 3},
-		"a stream of a write verb": {"create", "application/octet-stream", values, false, 3},
+		"few values":               {"create", "application/json", strings.Repeat("x", 100<<10), false, 4},
+		"few values, chunked":      {"create", "application/json", "{}", true, 4},
+		"too long":                 {"create", "application/json", strings.Repeat("x", 4<<20), false, 4},
+		"protobuf":                 {"create", "application/vnd.kubernetes.protobuf", protobufValues(maxValues), false, 3},
+		"YAML":                     {"patch", "application/apply-patch+yaml", strings.Repeat("a:\n", maxValues), false, 3},
+		"a list":                   {"deletecollection", "", "", false, 2},
+		"a read with a body":       {"list", "application/json", values, false, 4},
+		"a stream with a body":     {"connect", "application/json", values, false, 4},
+		"a stream of a write verb": {"create", "application/octet-stream", values, false, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -109,8 +122,11 @@ func TestMemory(t *testing.T) {
 					}
 					<-leave
 				}), streams)
-				for i := range 3 {
+				for i := range 4 {
 					info := genericapirequest.RequestInfo{Verb: tc.verb, Resource: "many"}
+					if strings.HasPrefix(name, "a read") {
+						info.Resource = "few"
+					}
 					if strings.HasPrefix(name, "a stream") {
 						info.Subresource = "stream"
 					}
@@ -126,7 +142,7 @@ func TestMemory(t *testing.T) {
 				}
 				close(leave)
 				synctest.Wait()
-				if inside != 3 {
+				if inside != 4 {
 					t.Errorf("%d handlers ran, want all", inside)
 				}
 			})
@@ -134,21 +150,31 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestBodiesOfUser: a user with too many long bodies gets 429, another does not.
+// TestBodiesOfUser: a user with too many long bodies waits, and then gets 429; another does not.
 func TestBodiesOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, leave := testMemory(), make(chan struct{})
 		handler := m.limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }), func(*genericapirequest.RequestInfo) bool { return false })
+		read := 0
 		send := func(name string) *httptest.ResponseRecorder {
-			rec, body := httptest.NewRecorder(), strings.NewReader(strings.Repeat(`"a":1,`, maxValues))
+			rec, body := httptest.NewRecorder(), strings.NewReader(strings.Repeat("x", 200<<10))
 			go handler.ServeHTTP(rec, memoryRequest(t.Context(), name, genericapirequest.RequestInfo{Verb: "create", Resource: "many"}, "", "", "", body))
 			synctest.Wait()
+			if body.Len() == 0 {
+				read++
+			}
 			return rec
 		}
-		for range userBodies {
+		for range userBodies + waitingBodies {
 			send("mallory")
 		}
+		if read != userBodies {
+			t.Errorf("%d bodies are in memory, want %d", read, userBodies)
+		}
 		refused, other := send("mallory"), send("ann")
+		if read != userBodies+1 {
+			t.Errorf("%d bodies are in memory with that of another user, want %d", read, userBodies+1)
+		}
 		close(leave)
 		synctest.Wait()
 		if refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" || other.Code != http.StatusOK {
@@ -160,30 +186,46 @@ func TestBodiesOfUser(t *testing.T) {
 // TestInitialEvents: a watch has memory until its initial events are sent, and only if it sends some.
 func TestInitialEvents(t *testing.T) {
 	for query, want := range map[string]int64{
-		"":                  initialCost,
-		"resourceVersion=0": initialCost,
-		"resourceVersion=5": 0,
+		"":                   initialCost,
+		"resourceVersion=0":  initialCost,
+		"resourceVersion=00": initialCost,
+		"resourceVersion=5":  0,
 		"sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan": initialCost,
+		"sendInitialEvents=1&resourceVersion=5&resourceVersionMatch=NotOlderThan":    initialCost,
+		"sendInitialEvents=false&resourceVersion=5":                                  0,
 	} {
-		for _, signalled := range []bool{true, false} {
+		for _, end := range []string{"flush", "pause", "never"} {
 			synctest.Test(t, func(t *testing.T) {
 				m, fairness := testMemory(), utilflowcontrol.NewInitializationSignal()
-				taken := func() int64 { return m.budget.Taken() }
-				req := memoryRequest(utilflowcontrol.WithInitializationSignal(t.Context(), fairness), "ann", genericapirequest.RequestInfo{Verb: "watch", Resource: "few"},
-					query, "", "", nil)
-				m.limit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-					if got := taken(); got != want {
-						t.Errorf("%q: the watch has %d at its beginning, want %d", query, got, want)
+				has := func(when string, want int64) {
+					t.Helper()
+					if got := m.budget.Taken(); got != want {
+						t.Errorf("%q, %s: the watch has %d %s, want %d", query, end, got, when, want)
 					}
-					if signalled {
+				}
+				req := memoryRequest(utilflowcontrol.WithInitializationSignal(t.Context(), fairness), "ann",
+					genericapirequest.RequestInfo{Verb: "watch", Resource: "many"}, query, "", "", nil)
+				m.limit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					w.(http.Flusher).Flush() // the head
+					has("at its beginning", want)
+					switch end {
+					case "flush":
 						utilflowcontrol.WatchInitialized(req.Context())
 						fairness.Wait()
-					} else {
+						_, _ = w.Write([]byte("an event"))
+						<-time.After(2 * initialPause)
+						has("before its events are flushed", want)
+						w.(http.Flusher).Flush()
+					case "pause":
+						utilflowcontrol.WatchInitialized(req.Context())
+						fairness.Wait()
+						has("before the pause", want)
+						<-time.After(2 * initialPause)
+					case "never":
 						<-time.After(maxInitial + time.Second)
 					}
-					if got := taken(); got != 0 {
-						t.Errorf("%q: the watch has %d after its initial events, want 0", query, got)
-					}
+					synctest.Wait()
+					has("after its initial events", 0)
 				}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
 			})
 		}

@@ -99,8 +99,12 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	path := field.NewPath("metadata")
 	counts, before := metadataCounts(object), metadataCounts(old)
 	for i, name := range []string{"finalizers", "ownerReferences", "labels", "annotations", "managedFields"} {
-		if counts[i] > max(maxMetadata, before[i]) {
-			errs = append(errs, field.TooMany(path.Child(name), counts[i], maxMetadata))
+		most := maxMetadata
+		if name == ownersName {
+			most = maxOwners
+		}
+		if counts[i] > max(most, before[i]) {
+			errs = append(errs, field.TooMany(path.Child(name), counts[i], most))
 		}
 	}
 	controllers := 0

@@ -22,14 +22,23 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/streaming/pkg/httpstream"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/fairness"
 )
 
-// maxYAML is the size in bytes of a body that the YAML parser may read, and of a response that it may make. The parser keeps up to 140
-// bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this
+// maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this
 // parser too. etcd takes objects of up to 1.5 MiB.
 const maxYAML = 1 << 20
+
+// Responses in YAML.
+const (
+	// maxYAMLAnswer is the size in bytes of the JSON that one is made of, yamlAnswerByteCost what each byte costs in memory.
+	maxYAMLAnswer      = 512 << 10
+	yamlAnswerByteCost = 170
+	// userYAML and allYAML are how many are made at a time.
+	userYAML, allYAML = 8, 32
+)
 
 // writes are the verbs of the requests whose bodies the library decodes.
 var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
@@ -65,12 +74,14 @@ var yamlReads = sets.New("get", "list")
 // A write is done when its answer is made, so a longer one, such as a list of what was deleted, stays JSON.
 // The library is asked for JSON wherever the client accepts YAML, so it has no way to choose YAML by
 // itself. kubectl asks for JSON and writes YAML itself.
-func (m *memory) limitYAMLAnswers(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+func (m *memory) limitYAMLAnswers(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
+	serializer := m.serializer
+	waiting := fairness.New(fairness.Limits{PerKey: userYAML, Total: allYAML, Reserved: 1})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		accept := req.Header.Get("Accept")
 		withoutYAML, yaml := jsonForYAML(accept)
-		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) && !writes.Has(info.Verb) || !yaml || httpstream.IsUpgradeRequest(req) {
+		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) && !writes.Has(info.Verb) || !yaml || streams(info) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -82,6 +93,12 @@ func (m *memory) limitYAMLAnswers(handler http.Handler, serializer runtime.Negot
 			return
 		}
 		asJSON.Header.Del("Accept-Encoding")
+		leave, err := waiting.Take(req.Context(), userName(req))
+		if err != nil {
+			responsewriters.RespondWithError(w, asJSON, apierrors.NewTooManyRequests("too many responses as YAML at once; ask for JSON", 1), serializer)
+			return
+		}
+		defer leave()
 		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
 		handler.ServeHTTP(answer, asJSON)
 		switch {
@@ -136,7 +153,7 @@ func (a *jsonAnswer) WriteHeader(status int) { a.status = status }
 
 func (a *jsonAnswer) Write(p []byte) (int, error) {
 	isJSON := strings.HasPrefix(a.header.Get("Content-Type"), runtime.ContentTypeJSON)
-	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAML; {
+	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAMLAnswer; {
 	case a.passed:
 		return a.w.Write(p)
 	case !isJSON, a.tooLong && a.write:
@@ -165,15 +182,15 @@ func (a *jsonAnswer) writeYAML(req *http.Request, w http.ResponseWriter, m *memo
 	if a.tooLong {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-			Message: fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit", maxYAML),
+			Message: fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit", maxYAMLAnswer),
 		}}
 	}
-	release, err := m.take(req, int64(a.body.Len())*yamlResponseByteCost)
+	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost)
 	if err != nil {
 		return err
 	}
-	defer release()
 	data, err := sigsyaml.JSONToYAML(a.body.Bytes())
+	release()
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
@@ -213,8 +230,8 @@ func readYAML(req *http.Request) ([]byte, error) {
 func checkNodes(body []byte) error {
 	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long list.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
-	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) // in all lists
-	if !aliases && !bytes.ContainsRune(body, '!') && elements < maxList || json.Valid(body) {
+	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":")) // in all lists and mappings
+	if !aliases && !bytes.ContainsRune(body, '!') && elements < maxOwners || json.Valid(body) {
 		return nil
 	}
 	var c bodyContent
@@ -231,8 +248,13 @@ func checkNodes(body []byte) error {
 		if node.ShortTag() == "!!binary" {
 			return apierrors.NewBadRequest(fmt.Sprintf("line %d: the YAML tag !!binary is not accepted; write the text out", node.Line))
 		}
-		if node.Kind == yaml.SequenceNode {
+		c.values++
+		switch node.Kind {
+		case yaml.SequenceNode:
 			c.addList(len(node.Content))
+		case yaml.MappingNode:
+			c.addFields(len(node.Content) / 2)
+			c.addOwners(node)
 		}
 		nodes = append(nodes[:len(nodes)-1], node.Content...)
 	}

@@ -52,7 +52,7 @@ func TestS30YAML(t *testing.T) {
 		{"both signs in JSON", apply, `{"a":"&x","b":"*x"}`, of("patch"), http.StatusTeapot, ""},
 		{"1 MiB", apply, text(maxYAML), of("patch"), http.StatusTeapot, ""},
 		{"1 MiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge, "limit for YAML, and for server-side apply, is 1048576 bytes"},
-		{"a long list", apply, "a:\n" + strings.Repeat("- a\n", maxList+1), of("patch"), http.StatusRequestEntityTooLarge, "the lists of the body are too long"},
+		{"a long list", apply, "a:\n" + strings.Repeat("- a\n", maxList+1), of("patch"), http.StatusRequestEntityTooLarge, "the lists and objects of the body are too long"},
 		{"a list in a line", apply, "a: [" + strings.Repeat("a,", maxList-1) + "a]", of("patch"), http.StatusTeapot, ""},
 		{"a text with commas", apply, "a: " + strings.Repeat("a,", maxList), of("patch"), http.StatusTeapot, ""},
 		{"JSON", "application/json", "", write, http.StatusTeapot, ""},
@@ -100,16 +100,16 @@ func TestS30YAMLAnswers(t *testing.T) {
 	}{
 		"short":         {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
 		"as a table":    {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n", "application/json;q=1;as=Table"},
-		"too long":      {"application/yaml", "list", maxYAML, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
-		"JSON":          {"application/json", "list", maxYAML, http.StatusOK, `{"a":"xx`, "application/json"},
+		"too long":      {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
+		"JSON":          {"application/json", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json"},
 		"JSON by rank":  {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`, "application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
-		"one, too long": {"application/yaml", "get", maxYAML, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
+		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
 		"a write":       {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
-		"long writes":   {"application/yaml", "deletecollection", maxYAML, http.StatusCreated, `{"a":"xx`, "application/json;q=1"},
+		"long writes":   {"application/yaml", "deletecollection", maxYAMLAnswer, http.StatusCreated, `{"a":"xx`, "application/json;q=1"},
 		// The library takes the second where the resource has no such form.
-		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAML, http.StatusOK, `{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
-		"a blank":                 {"application/ yaml", "list", maxYAML, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
+		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
+		"a blank":                 {"application/ yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := ""
@@ -122,7 +122,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 				for _, part := range []string{`{"a":"`, strings.Repeat("x", tc.size), `"}`} {
 					_, _ = io.WriteString(w, part)
 				}
-			}), testCodecs)
+			}), func(*genericapirequest.RequestInfo) bool { return false })
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
@@ -163,7 +163,7 @@ func TestAnswersThatAreNoYAML(t *testing.T) {
 				if tc.body != "" {
 					_, _ = io.WriteString(w, tc.body)
 				}
-			}), testCodecs)
+			}), func(*genericapirequest.RequestInfo) bool { return false })
 			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: tc.verb}
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet, "/", nil)
 			req.Header.Set("Accept", "application/yaml")

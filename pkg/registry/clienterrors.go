@@ -64,7 +64,10 @@ func (s clientErrorStorage) Delete(ctx context.Context, key string, out runtime.
 }
 
 func (s clientErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	return s.explain(key, s.Interface.Get(ctx, key, opts, out))
+	if err := s.Interface.Get(ctx, key, opts, out); err != nil {
+		return s.explain(key, err)
+	}
+	return patch.CheckStored(ctx, out) // a dry run patches what it gets
 }
 
 func (s clientErrorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {

@@ -29,9 +29,13 @@ func TestObjectLimits(t *testing.T) {
 	condition := func(i int) string {
 		return fmt.Sprintf(`{"type":"C%d","status":"True","reason":"A","lastTransitionTime":"2026-01-01T00:00:00Z","message":""}`, i)
 	}
-	conditions := func(value func(int) string, n int) string { return widget("", `,"status":{"replicas":0,"conditions":`+many(value, n)+"}") }
+	conditions := func(value func(int) string, n int) string {
+		return widget("", `,"status":{"replicas":0,"conditions":`+many(value, n)+"}")
+	}
 	finalizer := func(i int) string { return fmt.Sprintf(`"example.com/f%d"`, i) }
-	controller := func(i int) string { return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u%d","controller":true}`, i) }
+	controller := func(i int) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u%d","controller":true}`, i)
+	}
 	for _, tc := range []struct {
 		name, method, path, contentType, body string
 		want                                  int
@@ -45,10 +49,17 @@ func TestObjectLimits(t *testing.T) {
 		{"many operations on many conditions", http.MethodPatch, "/w/status", patchType, many(same(`{"op":"test","path":"/kind","value":"Widget"}`), 1100),
 			http.StatusRequestEntityTooLarge, "the number of operations of a JSON patch, 1100, multiplied by the number of elements in the longest list of the object, 9999,"},
 		{"fewer conditions", http.MethodPut, "/w/status", jsonType, conditions(condition, 1), http.StatusOK, ""},
-		{"too many conditions", http.MethodPut, "/w/status", jsonType, conditions(condition, 10_001), http.StatusRequestEntityTooLarge, "the lists of the body are too long"},
+		{"too many conditions", http.MethodPut, "/w/status", jsonType, conditions(condition, 10_001), http.StatusRequestEntityTooLarge, "the lists and objects of the body are too long"},
 		{"equal conditions", http.MethodPut, "/w/status", jsonType, conditions(same(condition(1)), 9999), http.StatusUnprocessableEntity, "duplicate entries for key [type="},
 		{"invalid conditions", http.MethodPut, "/w/status", jsonType, conditions(func(i int) string { return fmt.Sprintf(`{"type":"C%d"}`, i) }, 500),
 			http.StatusUnprocessableEntity, "more errors"},
+		{"many owners", http.MethodPut, "/w", jsonType, widget(`,"ownerReferences":`+many(same(`{"uid":"","name":"a"}`), 501), ""),
+			http.StatusRequestEntityTooLarge, "the body has 501 ownerReferences, and may have 500"},
+		{"many owners, escaped", http.MethodPut, "/w", jsonType, widget(`,"owner\u0052eferences":`+many(same(`{"uid":"","name":"a"}`), 501), ""),
+			http.StatusRequestEntityTooLarge, "the body has 501 ownerReferences"},
+		{"many annotations", http.MethodPut, "/w", jsonType, widget(`,"annotations":{`+strings.Trim(many(func(i int) string { return fmt.Sprintf(`"a%d":""`, i) }, 40_000), "[]")+"}", ""),
+			http.StatusRequestEntityTooLarge, "one object 30000 fields"},
+		{"another type in a parameter", http.MethodPut, "/w", jsonType + "; a=protobuf", widget("", `,"x":`+many(same("{}"), 10_001)), http.StatusRequestEntityTooLarge, "the lists"},
 		{"many finalizers", http.MethodPatch, "/w?dryRun=All&fieldManager=test&force=true", applyType,
 			widget(`,"finalizers":`+many(finalizer, 5001), ""), http.StatusUnprocessableEntity, "metadata.finalizers: Too many: 5001: must have at most 5000 items"},
 		{"controllers", http.MethodPut, "/w", jsonType, widget(`,"ownerReferences":`+many(controller, 2), ""),

@@ -44,12 +44,14 @@ type request struct {
 	body                              []byte
 	// timeout is when the client goes away. Default: never.
 	timeout time.Duration
+	// upgrade makes it a request for an upgrade, too.
+	upgrade bool
 }
 
 // client is a user of kube-apiserver.
 type client struct {
-	http *http.Client
-	base string
+	http, http1 *http.Client
+	base        string
 }
 
 func clientOf(t *testing.T, config *rest.Config) client {
@@ -60,7 +62,13 @@ func clientOf(t *testing.T, config *rest.Config) client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.CloseIdleConnections)
-	return client{c, config.Host}
+	config.NextProtos = []string{"http/1.1"} // in which connections can be upgraded
+	c1, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c1.CloseIdleConnections)
+	return client{c, c1, config.Host}
 }
 
 // send returns the status, 0 if the client went away, and the number of bytes in the response.
@@ -80,7 +88,13 @@ func (c client) send(ctx context.Context, r request) (status, size int, err erro
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
 	}
-	resp, err := c.http.Do(req)
+	sender := c.http
+	if r.upgrade {
+		sender = c.http1
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "nothing")
+	}
+	resp, err := sender.Do(req)
 	if err != nil {
 		if r.timeout > 0 && ctx.Err() != nil {
 			err = nil
@@ -216,6 +230,15 @@ func distinct(n int) string {
 	return strings.Join(texts, ",")
 }
 
+// owners have one UID, or each its own, and more.
+func owners(n int, more string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","name":"p%d","uid":""%s}`, i, strings.ReplaceAll(more, "UID", fmt.Sprint(i)))
+	}
+	return strings.Join(all, ",")
+}
+
 // emptyParts is a Widget in protobuf, with parts of two bytes.
 func emptyParts(n int) []byte {
 	spec := append([]byte{0x0a, 1, 'm'}, bytes.Repeat([]byte{0x2a, 0}, n)...)
@@ -231,10 +254,14 @@ func emptyParts(n int) []byte {
 // costlyReads and costlyWrites are requests whose cost is far above their size, and how many are sent at a time.
 var (
 	costlyReads = map[string]costlyRequest{
-		"list":              {40, get(largeObjects, jsonType)},
-		"list, protobuf":    {40, get(largeObjects, protobufType)},
-		"list, YAML":        {40, get(largeObjects+"?limit=1", "application/yaml")},
-		"list, old version": {40, get(strings.Replace(smallObjects, "/v1/", "/v1alpha1/", 1), jsonType)},
+		"list":               {40, get(largeObjects, jsonType)},
+		"list, protobuf":     {40, get(largeObjects, protobufType)},
+		"list, pretty":       {40, get(largeObjects+"?pretty=1", jsonType)},
+		"list, table, pages": {40, get(largeObjects+"?limit=36&includeObject=Object", jsonType+table)},
+		"get, pretty":        {200, get(largeObjects+"/w1?pretty=1", jsonType)},
+		"get, YAML":          {200, get(largeObjects+"/w1", "application/yaml")},
+		"list, YAML":         {40, get(largeObjects+"?limit=1", "application/yaml")},
+		"list, old version":  {40, get(strings.Replace(smallObjects, "/v1/", "/v1alpha1/", 1), jsonType)},
 		"list, exact": {40, func(int) request {
 			return request{method: http.MethodGet, path: largeObjects + "?resourceVersionMatch=Exact&resourceVersion=" + filledVersion, accept: jsonType}
 		}},
@@ -248,6 +275,7 @@ var (
 		"get, table":                {200, get(largeObjects+"/w1?includeObject=Object", jsonType+table)},
 		"watch":                     {200, get(largeObjects+"?watch=1&timeoutSeconds=10", jsonType)},
 		"watch, table with objects": {200, get(largeObjects+"?watch=1&timeoutSeconds=10&includeObject=Object", jsonType+table)},
+		"watch, other zero":         {200, get(largeObjects+"?watch=1&timeoutSeconds=10&resourceVersion=00", jsonType)},
 		"OpenAPI":                   {40, get("/openapi/v2", jsonType)},
 	}
 	costlyWrites = map[string]costlyRequest{
@@ -264,9 +292,20 @@ var (
 		"fewer, protobuf": {8, func(int) request {
 			return request{method: http.MethodPost, path: smallObjects, contentType: protobufType, body: emptyParts(9_999)}
 		}},
-		"finalizers":            {8, create(object("x", `,"finalizers":[`+many(`""`, 9_999)+"]", ""))},
-		"finalizers, distinct":  {8, create(object("x", `,"finalizers":[`+distinct(9_999)+"]", ""))},
-		"controllers":           {8, create(object("x", `,"ownerReferences":[`+many(`{"controller":true}`, 9_999)+"]", ""))},
+		"finalizers":           {8, create(object("x", `,"finalizers":[`+many(`""`, 9_999)+"]", ""))},
+		"finalizers, distinct": {8, create(object("x", `,"finalizers":[`+distinct(9_999)+"]", ""))},
+		"annotations":          {8, create(object("x", `,"annotations":{`+strings.ReplaceAll(distinct(200_000), `",`, `":"",`)+`:""}`, ""))},
+		"annotations, fewer":   {8, create(object("x", `,"annotations":{`+strings.ReplaceAll(distinct(29_999), `",`, `":"",`)+`:""}`, ""))},
+		"owners":               {8, create(object("x", `,"ownerReferences":[`+owners(9_999, "")+"]", ""))},
+		"upgrade": {8, func(int) request {
+			r := create(object("x", "", `,"spec":{"parts":[`+many("{}", 1_000_000)+`]}`))(0)
+			r.upgrade = true
+			return r
+		}},
+		"upgrade, YAML": {40, func(int) request {
+			return request{method: http.MethodGet, path: largeObjects, accept: "application/yaml", upgrade: true}
+		}},
+		"controllers":           {8, create(object("x", `,"ownerReferences":[`+owners(499, `,"uid":"UID","controller":true`)+"]", ""))},
 		"merge patch":           {8, patchOf("application/merge-patch+json", []byte(`{"x":[`+many("1", 1_500_000)+`]}`))},
 		"strategic merge patch": {8, patchOf("application/strategic-merge-patch+json", []byte(`{"x":[`+many("1", 1_500_000)+`]}`))},
 		"JSON patch": {8, patchOf("application/json-patch+json", []byte(`[{"op":"add","path":"/x","value":[`+many("1", 1_250_000)+`]},`+
