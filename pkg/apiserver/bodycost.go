@@ -67,7 +67,7 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 	case e == protobufEncoding:
 		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
 		c.addMessage(message, maxNested)
-		c.owners = countOwners(message, []protowire.Number{rawField, metadataField, ownersField})
+		c.owners = countOwners(message, rawField, metadataField, ownersField)
 	case e == yamlEncoding && !json.Valid(body):
 		for _, separator := range []string{",", ":", "-", "\n"} {
 			c.values += bytes.Count(body, []byte(separator))
@@ -186,8 +186,8 @@ const (
 	rawField, metadataField, ownersField = 2, 1, 13
 )
 
-// countOwners returns how many fields there are at the path in a message.
-func countOwners(message []byte, path []protowire.Number) (count int) {
+// countOwners returns how many fields there are in a message with the number first, or at the rest of the path in these.
+func countOwners(message []byte, first protowire.Number, rest ...protowire.Number) (count int) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)
 		if tag < 0 {
@@ -197,13 +197,13 @@ func countOwners(message []byte, path []protowire.Number) (count int) {
 		if size < 0 {
 			return count
 		}
-		if number == path[0] && kind == protowire.BytesType {
+		switch {
+		case number != first || kind != protowire.BytesType:
+		case len(rest) == 0:
+			count++
+		default:
 			value, _ := protowire.ConsumeBytes(message[tag:])
-			if len(path) == 1 {
-				count++
-			} else {
-				count += countOwners(value, path[1:])
-			}
+			count += countOwners(value, rest[0], rest[1:]...)
 		}
 		message = message[tag+size:]
 	}

@@ -326,7 +326,7 @@ func (m *memory) readCost(req *http.Request, info *genericapirequest.RequestInfo
 	}
 	selects := options.LabelSelector != "" || options.FieldSelector != ""
 	// The library returns all objects that it has in its cache for resourceVersion=0, and reads more than it returns with a selector.
-	if options.Limit > 0 && options.ResourceVersion != "0" && !(selects && fromEtcd) {
+	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
 		objects = min(objects, options.Limit)
 	}
 	if info.Name != "" {
