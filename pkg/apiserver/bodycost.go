@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -66,7 +65,9 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 		c.values = len(body)
 	case e == protobufEncoding:
 		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
-		c.addMessage(message, maxNested)
+		if !c.addMessage(message, maxNested) {
+			return 0, apierrors.NewBadRequest("the body is no message in protobuf")
+		}
 		c.owners = countOwners(message, rawField, metadataField, ownersField)
 	case e == yamlEncoding && !json.Valid(body):
 		for _, separator := range []string{",", ":", "-", "\n"} {
@@ -187,25 +188,19 @@ const (
 )
 
 // countOwners returns how many fields there are in a message with the number first, or at the rest of the path in these.
-func countOwners(message []byte, first protowire.Number, rest ...protowire.Number) (count int) {
+func countOwners(message []byte, first int32, rest ...int32) (count int) {
 	for len(message) > 0 {
-		number, kind, tag := protowire.ConsumeTag(message)
-		if tag < 0 {
-			return count
-		}
-		size := protowire.ConsumeFieldValue(number, kind, message[tag:])
-		if size < 0 {
-			return count
-		}
+		number, value, size := protobufField(message)
 		switch {
-		case number != first || kind != protowire.BytesType:
+		case size == 0:
+			return count
+		case number != first || value == nil:
 		case len(rest) == 0:
 			count++
 		default:
-			value, _ := protowire.ConsumeBytes(message[tag:])
 			count += countOwners(value, rest[0], rest[1:]...)
 		}
-		message = message[tag+size:]
+		message = message[size:]
 	}
 	return count
 }
@@ -217,33 +212,89 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 		c.values += len(message) / 2
 		return true
 	}
-	elements := map[protowire.Number]int{}
+	elements := map[int32]int{}
 	defer func() {
 		for _, n := range elements {
 			c.addList(n)
 		}
 	}()
 	for len(message) > 0 && c.values <= maxValues {
-		number, kind, tag := protowire.ConsumeTag(message)
-		if tag < 0 {
+		number, value, size := protobufField(message)
+		if size == 0 {
 			return false
 		}
-		size := protowire.ConsumeFieldValue(number, kind, message[tag:])
-		if size < 0 {
-			return false
-		}
-		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message[tag:])
-			// What cannot be read to its end may be a message to the decoder, which is less strict, unless it is a text.
+		if value != nil {
+			// What cannot be read to its end is one to the decoder until it gets there, unless it is a text.
 			if before := *c; !c.addMessage(value, depth-1) && isText(value) {
 				*c = before
 			}
 		}
 		c.values++
 		elements[number]++
-		message = message[tag+size:]
+		message = message[size:]
 	}
 	return true
+}
+
+// protobufField returns the number of the first field, its value if that has a length, and the size of both: 0 if it cannot be read. It
+// reads what the generated decoders read, which is more than the specification allows: they cut numbers, and end a group with any number.
+func protobufField(message []byte) (number int32, value []byte, size int) {
+	groups := 0
+	for size < len(message) {
+		tag, n := protobufVarint(message[size:])
+		size += n
+		if n == 0 {
+			return 0, nil, 0
+		}
+		if groups == 0 {
+			number = int32(tag >> 3) //nolint:gosec // as the decoders do
+		}
+		switch tag & 7 {
+		case 0:
+			_, n = protobufVarint(message[size:])
+			size += n
+		case 1:
+			n = 8
+			size += n
+		case 2:
+			var length uint64
+			if length, n = protobufVarint(message[size:]); n == 0 || length > uint64(len(message)-size-n) { //nolint:gosec // not negative
+				return 0, nil, 0
+			}
+			value = message[size+n : size+n+int(length)] //nolint:gosec // it is in the message
+			size += n + len(value)
+		case 3:
+			groups++
+		case 4:
+			groups--
+		case 5:
+			n = 4
+			size += n
+		default:
+			return 0, nil, 0
+		}
+		switch {
+		case n == 0 || size > len(message) || groups < 0:
+			return 0, nil, 0
+		case groups == 0 && tag&7 == 2:
+			return number, value, size
+		case groups == 0:
+			return number, nil, size
+		}
+	}
+	return 0, nil, 0
+}
+
+// protobufVarint returns a number and its size, of at most 10 bytes: 0 if it is longer.
+func protobufVarint(data []byte) (v uint64, size int) {
+	for size < min(len(data), 10) {
+		c := data[size]
+		v |= uint64(c&0x7f) << (7 * size)
+		if size++; c < 0x80 {
+			return v, size
+		}
+	}
+	return 0, 0
 }
 
 // isText reports whether a value is UTF-8 without control characters.

@@ -41,11 +41,11 @@ const (
 	// keeps, it leaves the heap below GOMEMLIMIT of manifests/base/deployment.yaml.
 	memoryTotal = 192 << 20
 	// memoryPerUser is what one user may have, and what any request counts for at the most.
-	memoryPerUser = memoryTotal / 2
+	memoryPerUser = memoryTotal / 3
 	// smallCost is that of requests whose number priority and fairness bounds well enough.
 	smallCost = 2 << 20
 	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not read yet.
-	userBodies, waitingBodies = 16, 200
+	userBodies, waitingBodies = 16, 10
 	// allBodies is how many long bodies of all users there are: 192 MiB.
 	allBodies = 64
 	// longBody is a size in bytes.
@@ -65,9 +65,11 @@ const (
 	initialCost = 5 * largestObject
 	// userInitial is how many such watches of a user have memory or wait for it.
 	userInitial = 20
-	// maxInitial is when such a watch gives its memory back at the latest, initialPause when it does if nothing is sent.
+	// maxInitial is when such a watch gives its memory back at the latest; initialPause and laterPause are when it does if it sends nothing,
+	// and when one that began with a version does.
 	maxInitial   = 30 * time.Second
-	initialPause = 100 * time.Millisecond
+	initialPause = 500 * time.Millisecond
+	laterPause   = 100 * time.Millisecond
 	// maxGrace is longer than the work for a write takes, but for what it waits for.
 	maxGrace = 10 * time.Second
 )
@@ -129,18 +131,22 @@ func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.Req
 	})
 }
 
-// initialize makes a watch wait that sends the objects there are first, until there is memory for that.
+// initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events since a version.
 func (m *memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request, info *genericapirequest.RequestInfo) {
 	cost := min(initialCost, 5*m.largest(info))
-	if cost <= smallCost || !initialEvents(req.URL.Query()) {
+	if cost <= smallCost {
 		handler.ServeHTTP(w, req)
 		return
 	}
 	// Those that wait have seats of priority and fairness, for which others wait.
-	leave, err := m.watches.Take(req.Context(), userName(req))
-	if err != nil {
-		responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches of this user begin at once", 2), m.serializer)
-		return
+	leave, pause := func() {}, laterPause
+	if initialEvents(req.URL.Query()) {
+		place, err := m.watches.Take(req.Context(), userName(req))
+		if err != nil {
+			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches of this user begin at once", 2), m.serializer)
+			return
+		}
+		leave, pause = place, initialPause
 	}
 	giveBack, err := m.take(req, cost)
 	if err != nil {
@@ -148,10 +154,15 @@ func (m *memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 		responsewriters.RespondWithError(w, req, err, m.serializer)
 		return
 	}
-	release := sync.OnceFunc(func() { giveBack(); leave() })
+	var released atomic.Bool
+	release := sync.OnceFunc(func() {
+		released.Store(true)
+		giveBack()
+		leave()
+	})
 	defer release()
 	defer time.AfterFunc(maxInitial, release).Stop()
-	sent := &initialWriter{ResponseWriter: w, release: release}
+	sent := &initialWriter{ResponseWriter: w, release: release, released: &released, pause: pause}
 	ctx := utilflowcontrol.WithInitializationSignal(req.Context(), &initialSignal{req.Context(), sent})
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
 }
@@ -175,7 +186,7 @@ type initialSignal struct {
 
 func (s *initialSignal) Signal() {
 	s.w.signalled.Store(true)
-	time.AfterFunc(initialPause, s.w.releaseIdle)
+	time.AfterFunc(s.w.pause, s.w.releaseIdle)
 	utilflowcontrol.WatchInitialized(s.ctx)
 }
 
@@ -185,29 +196,36 @@ func (s *initialSignal) Wait() {}
 // initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there are no more.
 type initialWriter struct {
 	http.ResponseWriter
-	release            func()
-	signalled, written atomic.Bool
+	release  func()
+	released *atomic.Bool
+	pause    time.Duration
+	// unsent is set while something is written and not flushed.
+	signalled, unsent atomic.Bool
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (w *initialWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *initialWriter) Write(p []byte) (int, error) {
-	w.written.Store(true)
+	w.unsent.Store(true)
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush implements http.Flusher.
 func (w *initialWriter) Flush() {
 	w.ResponseWriter.(http.Flusher).Flush()
-	if w.signalled.Load() && w.written.Load() {
+	if w.unsent.Swap(false) && w.signalled.Load() {
 		w.release()
 	}
 }
 
-// releaseIdle gives the memory of a watch back that has sent nothing.
+// releaseIdle gives the memory of a watch back that has nothing to send.
 func (w *initialWriter) releaseIdle() {
-	if !w.written.Load() {
+	switch {
+	case w.released.Load():
+	case w.unsent.Load():
+		time.AfterFunc(w.pause, w.releaseIdle)
+	default:
 		w.release()
 	}
 }

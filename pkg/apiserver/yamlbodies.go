@@ -36,6 +36,8 @@ const (
 	// maxYAMLAnswer is the size in bytes of the JSON that one is made of, yamlAnswerByteCost what each byte costs in memory.
 	maxYAMLAnswer      = 512 << 10
 	yamlAnswerByteCost = 170
+	// maxYAMLDepth is the number of levels: each line begins with two blanks for each.
+	maxYAMLDepth = 100
 	// userYAML and allYAML are how many are made at a time.
 	userYAML, allYAML = 8, 32
 )
@@ -180,10 +182,11 @@ func (a *jsonAnswer) pass() error {
 // writeYAML writes the answer to w, or returns an error before it has written anything.
 func (a *jsonAnswer) writeYAML(req *http.Request, w http.ResponseWriter, m *memory) error {
 	if a.tooLong {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-			Message: fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit", maxYAMLAnswer),
-		}}
+		return notAcceptable(fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit",
+			maxYAMLAnswer))
+	}
+	if deep(a.body.Bytes()) {
+		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON", maxYAMLDepth))
 	}
 	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost)
 	if err != nil {
@@ -200,6 +203,28 @@ func (a *jsonAnswer) writeYAML(req *http.Request, w http.ResponseWriter, m *memo
 	w.WriteHeader(a.status)
 	_, _ = w.Write(data)
 	return nil
+}
+
+func notAcceptable(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
+	}}
+}
+
+// deep reports whether JSON has more than maxYAMLDepth levels, or a text with so many brackets.
+func deep(body []byte) bool {
+	depth := 0
+	for _, c := range body {
+		switch c {
+		case '[', '{':
+			if depth++; depth > maxYAMLDepth {
+				return true
+			}
+		case ']', '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // everyForm accepts what any resource may accept, such as ";as=Table".

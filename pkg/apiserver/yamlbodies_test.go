@@ -101,6 +101,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"short":         {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
 		"as a table":    {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n", "application/json;q=1;as=Table"},
 		"too long":      {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
+		"too deep":      {"application/yaml", "get", -101, http.StatusNotAcceptable, "more than 100 levels deep", "application/json;q=1"},
 		"JSON":          {"application/json", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json"},
 		"JSON by rank":  {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`, "application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
@@ -118,6 +119,10 @@ func TestS30YAMLAnswers(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				if writes.Has(tc.verb) {
 					w.WriteHeader(http.StatusCreated)
+				}
+				if tc.size < 0 {
+					_, _ = io.WriteString(w, strings.Repeat("[", -tc.size)+strings.Repeat("]", -tc.size))
+					return
 				}
 				for _, part := range []string{`{"a":"`, strings.Repeat("x", tc.size), `"}`} {
 					_, _ = io.WriteString(w, part)
