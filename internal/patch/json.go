@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// maxOwners is the number of owners that a JSON patch may make. The library compares each with each other.
-const maxOwners = 500
+// MaxOwners is the number of owners that an object may have. The library compares each with each other, several times and before admission.
+const MaxOwners = 500
 
 // maxMoved is the number of elements that the operations of a JSON patch may move in one list: 0.3 s.
 const maxMoved = 10_000_000
@@ -31,9 +31,9 @@ func JSON(body []byte) (Cost, error) {
 		var path string
 		owners = owners || json.Unmarshal(operation["path"], &path) == nil && strings.Contains(path, "/ownerReferences")
 	}
-	if made := max(most, len(operations)); owners && made > maxOwners {
+	if made := max(most, len(operations)); owners && made > MaxOwners {
 		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a JSON patch of ownerReferences may have %d operations and values, not %d",
-			maxOwners, made))
+			MaxOwners, made))
 	}
 	if most*len(operations) > maxMoved {
 		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+

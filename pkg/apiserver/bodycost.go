@@ -13,6 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"example.com/extension-apiserver/internal/patch"
 )
 
 // What a body costs in bytes of memory at its peak, and what it may have in it.
@@ -26,8 +28,6 @@ const (
 	// of an object counts for a third.
 	maxList      = 10_000
 	fieldsOfElem = 3
-	// maxOwners is the number of owners of an object. The library compares each with each other, several times and before admission.
-	maxOwners = 500
 	// maxDepth is more than what the decoders of JSON accept.
 	maxDepth = 20_000
 	// maxNested is how deep messages in protobuf are looked into.
@@ -104,8 +104,8 @@ func (c *bodyContent) check() error {
 	case c.compared > maxList*maxList:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the lists and objects of the body are too long, one list alone may have %d elements, one "+
 			"object %d fields", maxList, fieldsOfElem*maxList))
-	case c.owners > maxOwners:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d", c.owners, maxOwners))
+	case c.owners > patch.MaxOwners:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d", c.owners, patch.MaxOwners))
 	}
 	return nil
 }

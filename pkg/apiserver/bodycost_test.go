@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"example.com/extension-apiserver/internal/patch"
 )
 
 // protobufValues is a message with so many fields and no long list.
@@ -61,9 +63,9 @@ func TestCostOfBodies(t *testing.T) {
 		"protobuf, groups that end otherwise": {protobufEncoding, append([]byte("k8s\x00\x73\x7c\x12"), lengthOf(empty(maxList+1))...), 0},
 		"protobuf, groups":                    {protobufEncoding, append([]byte("k8s\x00\x73\x0a\x01a\x73\x74\x74\x12"), lengthOf(empty(10))...), 12},
 		"protobuf, a long text":               {protobufEncoding, append([]byte("\x12"), lengthOf([]byte(strings.Repeat("lorem ipsum ", 10_000)))...), 1},
-		"protobuf, owners":                    {protobufEncoding, append([]byte("\x12"), lengthOf(append([]byte("\x0a"), lengthOf(bytes.Repeat([]byte{13<<3 | 2, 0}, maxOwners+1))...))...), 0},
-		"JSON, owners":                        {jsonEncoding, []byte(`{"ownerReferences":[` + strings.Repeat("{},", maxOwners) + "{}]}"), 0},
-		"JSON, other lists":                   {jsonEncoding, []byte(`{"ownerReferences":1,"a":[` + strings.Repeat("{},", maxOwners) + "{}]}"), maxOwners + 3},
+		"protobuf, owners":                    {protobufEncoding, append([]byte("\x12"), lengthOf(append([]byte("\x0a"), lengthOf(bytes.Repeat([]byte{13<<3 | 2, 0}, patch.MaxOwners+1))...))...), 0},
+		"JSON, owners":                        {jsonEncoding, []byte(`{"ownerReferences":[` + strings.Repeat("{},", patch.MaxOwners) + "{}]}"), 0},
+		"JSON, other lists":                   {jsonEncoding, []byte(`{"ownerReferences":1,"a":[` + strings.Repeat("{},", patch.MaxOwners) + "{}]}"), patch.MaxOwners + 3},
 		"JSON, many fields":                   {jsonEncoding, []byte("{" + strings.Repeat(`"a":1,`, 3*maxList+3) + `"a":1}`), 0},
 		"CBOR, too many":                      {cborEncoding, make([]byte, maxValues+1), 0},
 		"protobuf, most":                      {protobufEncoding, []byte(protobufValues(maxValues)), maxValues},

@@ -160,6 +160,56 @@ func TestLongSelectorWatches(t *testing.T) {
 	}
 }
 
+// TestLargeEventWatches: a watch takes more places for a large event, and ends after an event for which there are none.
+func TestLargeEventWatches(t *testing.T) {
+	for name, tc := range map[string]struct {
+		size   int // bytes
+		beside bool
+		ends   bool
+	}{
+		"small":                    {placeCost / 4, true, false},
+		"large, alone":             {20 * placeCost, false, false},
+		"large, beside another":    {10 * placeCost, true, true},
+		"larger than all, alone":   {100 * placeCost, false, false},
+		"larger than all, another": {100 * placeCost, true, true},
+	} {
+		l := newLasting(&caller{}) // 30 watches of a user
+		var handler http.Handler
+		handler = l.endWatches(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.RawQuery == "" { // the other one has 15 places
+				_, _ = w.Write(make([]byte, 7*placeCost))
+				return
+			}
+			event := func() {
+				_, err := w.Write(make([]byte, tc.size))
+				if ends := req.Context().Err() != nil; ends != tc.ends || err != nil {
+					t.Errorf("%s: the watch ends: %t, %v; want %t", name, ends, err, tc.ends)
+				}
+			}
+			if !tc.beside {
+				event()
+				return
+			}
+			other := httptest.NewRequestWithContext(context.WithoutCancel(req.Context()), http.MethodGet, "/", nil)
+			handler.ServeHTTP(nestedWriter{httptest.NewRecorder(), event}, other)
+		}), testCodecs)
+		ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+		ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/?large=1", nil))
+	}
+}
+
+// nestedWriter calls a function while a watch is open.
+type nestedWriter struct {
+	*httptest.ResponseRecorder
+	while func()
+}
+
+func (w nestedWriter) Write(p []byte) (int, error) {
+	w.while()
+	return w.ResponseRecorder.Write(p)
+}
+
 // TestUserWatches: a user has so many watches open and no more; another user's are opened beside them.
 func TestUserWatches(t *testing.T) {
 	end := make(chan struct{})

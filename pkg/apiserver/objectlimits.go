@@ -101,7 +101,7 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	for i, name := range []string{"finalizers", "ownerReferences", "labels", "annotations", "managedFields"} {
 		most := maxMetadata
 		if name == ownersName {
-			most = maxOwners
+			most = patch.MaxOwners
 		}
 		if counts[i] > max(most, before[i]) {
 			errs = append(errs, field.TooMany(path.Child(name), counts[i], most))

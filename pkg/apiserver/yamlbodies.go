@@ -25,6 +25,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/internal/fairness"
+	"example.com/extension-apiserver/internal/patch"
 )
 
 // maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this
@@ -256,7 +257,7 @@ func checkNodes(body []byte) error {
 	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long list.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
 	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":")) // in all lists and mappings
-	if !aliases && !bytes.ContainsRune(body, '!') && elements < maxOwners || json.Valid(body) {
+	if !aliases && !bytes.ContainsRune(body, '!') && elements < patch.MaxOwners || json.Valid(body) {
 		return nil
 	}
 	var c bodyContent

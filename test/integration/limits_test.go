@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestObjectLimits: an object that the library would compare or validate for minutes is refused at once, with the reason.
+// TestObjectLimits: the server rejects an object that would take the library minutes to validate. The response names the reason.
 func TestObjectLimits(t *testing.T) {
 	const jsonType, patchType, applyType = "application/json", "application/json-patch+json", "application/apply-patch+yaml"
 	server, namespace := direct(t, shared), shared.NewNamespace(t)
@@ -48,6 +48,8 @@ func TestObjectLimits(t *testing.T) {
 			http.StatusUnprocessableEntity, "a list would have 10001 elements, and may have 10000"},
 		{"many operations on many conditions", http.MethodPatch, "/w/status", patchType, many(same(`{"op":"test","path":"/kind","value":"Widget"}`), 1100),
 			http.StatusRequestEntityTooLarge, "the number of operations of a JSON patch, 1100, multiplied by the number of elements in the longest list of the object, 9999,"},
+		{"the same, in a dry run", http.MethodPatch, "/w/status?dryRun=All", patchType, many(same(`{"op":"test","path":"/kind","value":"Widget"}`), 1100),
+			http.StatusRequestEntityTooLarge, "the number of operations of a JSON patch, 1100,"},
 		{"fewer conditions", http.MethodPut, "/w/status", jsonType, conditions(condition, 1), http.StatusOK, ""},
 		{"too many conditions", http.MethodPut, "/w/status", jsonType, conditions(condition, 10_001), http.StatusRequestEntityTooLarge, "the lists and objects of the body are too long"},
 		{"equal conditions", http.MethodPut, "/w/status", jsonType, conditions(same(condition(1)), 9999), http.StatusUnprocessableEntity, "duplicate entries for key [type="},
