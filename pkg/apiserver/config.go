@@ -23,6 +23,7 @@ import (
 
 	"example.com/extension-apiserver/internal/authentication"
 	"example.com/extension-apiserver/internal/frontproxy"
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 // serverConfig is what a server is made of.
@@ -37,6 +38,7 @@ type serverConfig struct {
 	etcd           usedEtcd
 	draining       draining
 	patches        patches
+	sizes          *objectsizes.Sizes
 	alarms         *alarms
 }
 
@@ -147,7 +149,7 @@ func (c *serverConfig) unknownFilters(config *genericapiserver.Config) []filter 
 
 // authorizedFilters see a request that may do what it asks for.
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
-	memory := newMemory(config)
+	memory := newMemory(config, c.sizes)
 	return []filter{
 		// A watch ends when its caller lost the right, and has a place.
 		func(h http.Handler) http.Handler { return c.lasting.endWatches(h, config.Serializer) },
@@ -263,6 +265,8 @@ func (o *Options) applyStorage(ctx context.Context, c *serverConfig) error {
 	if err := etcdOptions.ApplyWithStorageFactoryTo(factory, &c.generic.Config); err != nil {
 		return fmt.Errorf("apply storage: %w", err)
 	}
+	c.sizes = objectsizes.New()
+	c.generic.RESTOptionsGetter = c.sizes.Observe(c.generic.RESTOptionsGetter)
 	c.etcd.transport = etcdOptions.StorageConfig.Transport
 	c.alarms = newAlarms()
 	c.generic.AddReadyzChecks(c.alarms)
@@ -286,6 +290,9 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	recommended.Authorization = &delegated
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
+	}
+	if c.generic.FlowControl != nil { // else priority and fairness is off
+		c.generic.FlowControl = newSeats(c.generic.FlowControl)
 	}
 	c.generic.AdmissionControl = limitObjects{c.generic.AdmissionControl, &c.patches}
 	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(c.generic.Authorization.Authorizer, c.permissions.doubted); err != nil {

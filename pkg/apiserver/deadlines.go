@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -28,15 +29,15 @@ import (
 // body.
 func withDeadlines(handler http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		limited := &deadlineWriter{ResponseWriter: w, controller: http.NewResponseController(w), timeout: timeout,
+		req = req.WithContext(withSeat(req.Context()))
+		limited := &deadlineWriter{ResponseWriter: w, ctx: req.Context(), controller: http.NewResponseController(w), timeout: timeout,
 			frontProxy: fromFrontProxy(req.Context())}
 		defer limited.end(req)
+		defer neverInterrupt(req.Context())
 		if req.Body != nil && req.Body != http.NoBody {
 			_ = limited.controller.SetReadDeadline(time.Now().Add(timeout))
-			withBody := *req
-			limited.body = &deadlineBody{ReadCloser: req.Body, protocol: req.ProtoMajor, controller: limited.controller}
-			withBody.Body = limited.body
-			req = &withBody
+			limited.body = &deadlineBody{ReadCloser: req.Body, ctx: req.Context(), protocol: req.ProtoMajor, controller: limited.controller}
+			req.Body = limited.body
 		}
 		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(limited), req)
 		if req.ProtoMajor == 2 && !limited.frontProxy {
@@ -51,11 +52,13 @@ const closingTimeout = time.Second
 
 type deadlineBody struct {
 	io.ReadCloser
+	ctx        context.Context // of the request
 	protocol   int
 	controller *http.ResponseController
 	ended      atomic.Bool
 	reading    sync.Mutex
 	abandoned  bool
+	gaveWay    atomic.Bool
 }
 
 // Read lifts the deadline at the end of the body. After it, HTTP/1.1 waits for the client to leave
@@ -66,12 +69,19 @@ func (b *deadlineBody) Read(p []byte) (int, error) {
 	if b.abandoned {
 		return 0, http.ErrBodyReadAfterClose
 	}
+	defer waits(b.ctx, func() {
+		b.gaveWay.Store(true)
+		_ = b.controller.SetReadDeadline(time.Now())
+	})()
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		b.ended.Store(true)
 		if b.protocol == 1 {
 			_ = b.controller.SetReadDeadline(time.Time{})
 		}
+	case err != nil && b.gaveWay.Load():
+		err = errGaveWay
 	}
 	return n, err
 }
@@ -92,11 +102,13 @@ func (b *deadlineBody) abandon() {
 
 type deadlineWriter struct {
 	http.ResponseWriter
+	ctx        context.Context // of the request
 	controller *http.ResponseController
 	timeout    time.Duration
 	frontProxy bool
 	hijacked   bool
-	answered   bool          // with a status
+	answered   bool // with a status
+	gaveWay    atomic.Bool
 	body       *deadlineBody // nil without one
 }
 
@@ -119,14 +131,25 @@ func (w *deadlineWriter) WriteHeader(status int) {
 
 func (w *deadlineWriter) Write(p []byte) (int, error) {
 	w.begin()
+	defer waits(w.ctx, w.giveWay)()
 	w.extend()
 	defer w.lift()
+	if w.gaveWay.Load() {
+		return 0, errGaveWay
+	}
 	return w.ResponseWriter.Write(p)
+}
+
+// giveWay ends the response.
+func (w *deadlineWriter) giveWay() {
+	w.gaveWay.Store(true)
+	_ = w.controller.SetWriteDeadline(time.Now())
 }
 
 // Flush implements http.Flusher; the writers of HTTP/1.1 and HTTP/2 both do.
 func (w *deadlineWriter) Flush() {
 	w.begin()
+	defer waits(w.ctx, w.giveWay)()
 	w.extend()
 	defer w.lift()
 	_ = w.controller.Flush()
@@ -165,6 +188,9 @@ func (w *deadlineWriter) end(req *http.Request) {
 func (w *deadlineWriter) extend() {
 	if !w.hijacked {
 		_ = w.controller.SetWriteDeadline(time.Now().Add(w.timeout))
+	}
+	if w.gaveWay.Load() {
+		_ = w.controller.SetWriteDeadline(time.Now())
 	}
 }
 

@@ -5,11 +5,13 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,22 +28,22 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"example.com/extension-apiserver/internal/budget"
 	"example.com/extension-apiserver/internal/fairness"
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 // What requests cost in bytes of memory at their peak, measured by TestCosts (test/security/limits).
 const (
-	// memoryTotal is for all requests that cost more than smallCost. With what the server has when it is idle and the objects that it
-	// keeps, it leaves the heap below GOMEMLIMIT of manifests/base/deployment.yaml.
+	// memoryTotal is for all requests that cost more than smallCost, unless there is a GOMEMLIMIT: then they have half of it, which is as much
+	// with manifests/base/deployment.yaml. The rest is for what the server has when it is idle, and the objects that it keeps.
 	memoryTotal = 192 << 20
-	// memoryPerUser is what one user may have, and what any request counts for at the most.
-	memoryPerUser = memoryTotal / 3
+	// memoryUsers is how many users may have all of it.
+	memoryUsers = 3
 	// smallCost is that of requests whose number priority and fairness bounds well enough.
 	smallCost = 2 << 20
 	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not read yet.
@@ -57,12 +59,11 @@ const (
 	// to, and the whole response. prettyCost is by how much more is needed where JSON is indented.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
 	prettyCost                     = 3
-	// objectByteCost is that of a byte of a single object in a response.
-	objectByteCost = 3
-	// largestObject is the size in bytes that etcd accepts.
-	largestObject = 3 << 19
-	// initialCost is that of a watch that sends the objects there are: some of the largest, in each form between the storage and the response.
-	initialCost = 5 * largestObject
+	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is changed or deleted.
+	objectByteCost, changedByteCost = 3, 20
+	// initialByteCost is that of a byte of the largest object for a watch that sends the objects there are: some of them are in memory, in
+	// each form between the storage and the response.
+	initialByteCost = 5
 	// userInitial is how many such watches of a user have memory or wait for it.
 	userInitial = 20
 	// maxInitial is when such a watch gives its memory back at the latest; initialPause and laterPause are when it does if it sends nothing,
@@ -78,24 +79,30 @@ const (
 // takes a list for one of 1 MB at the most, and a write for one seat.
 type memory struct {
 	budget     *budget.Budget
+	perUser    int64 // what one user may have, and what any request counts for at the most
 	bodies     *fairness.Places
 	read       *semaphore.Weighted // bodies in memory
 	watches    *fairness.Places    // that send their initial events
 	counts     flowcontrolrequest.StorageObjectCountTracker
+	sizes      *objectsizes.Sizes
 	maxBody    int64
 	grace      time.Duration
 	serializer runtime.NegotiatedSerializer
 }
 
-func newMemory(config *genericapiserver.Config) *memory {
+func newMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes) *memory {
 	maxBody := config.MaxRequestBodyBytes
 	if maxBody <= 0 { // as the handlers understand it
 		maxBody = math.MaxInt64 / (byteCost + valueCost) / 2
 	}
+	total := int64(memoryTotal)
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		total = limit / 2
+	}
 	return &memory{
-		budget: budget.New(memoryTotal, memoryPerUser), bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
+		budget: budget.New(total, total/memoryUsers), perUser: total / memoryUsers, bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
 		read: semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}), counts: config.StorageObjectCountTracker,
-		maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
+		sizes: sizes, maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
 	}
 }
 
@@ -112,11 +119,8 @@ func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.Req
 			m.initialize(handler, w, req, info)
 			return
 		}
-		cost, size := m.readCost(req, info), int64(0)
+		cost, size := m.objectsCost(req, info), int64(0)
 		if writes.Has(info.Verb) {
-			var stop func()
-			req, stop = m.untilEnd(req)
-			defer stop()
 			if size = req.ContentLength; size < 0 || size > m.maxBody {
 				size = m.maxBody
 			}
@@ -127,13 +131,18 @@ func (m *memory) limit(handler http.Handler, streams func(*genericapirequest.Req
 			return
 		}
 		defer release()
+		if writes.Has(info.Verb) {
+			var stop func()
+			req, stop = m.untilEnd(req)
+			defer stop()
+		}
 		handler.ServeHTTP(w, req)
 	})
 }
 
 // initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events since a version.
 func (m *memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request, info *genericapirequest.RequestInfo) {
-	cost := min(initialCost, 5*m.largest(info))
+	cost := initialByteCost * m.sizes.Largest(resourceOf(info))
 	if cost <= smallCost {
 		handler.ServeHTTP(w, req)
 		return
@@ -256,7 +265,10 @@ func (m *memory) readBody(req *http.Request) (body []byte, leave func(), err err
 	read := func(limit int64) error {
 		more, err := io.ReadAll(io.LimitReader(req.Body, limit-int64(len(body))))
 		body = append(body, more...)
-		if err != nil {
+		switch {
+		case errors.Is(err, errGaveWay):
+			return apierrors.NewTooManyRequests(fmt.Sprintf("read the body: %v", err), 1)
+		case err != nil:
 			return apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
 		}
 		return nil
@@ -266,15 +278,9 @@ func (m *memory) readBody(req *http.Request) (body []byte, leave func(), err err
 	}
 	leave = func() {}
 	if len(body) == longBody {
-		place, err := m.bodies.Take(req.Context(), userName(req))
-		if err != nil {
-			return nil, nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
+		if leave, err = m.bodyPlace(req); err != nil {
+			return nil, nil, err
 		}
-		if err := m.read.Acquire(req.Context(), 1); err != nil {
-			place()
-			return nil, nil, apierrors.NewTooManyRequests("too many long bodies", 1)
-		}
-		leave = func() { m.read.Release(1); place() }
 		if err := read(m.maxBody + 1); err != nil {
 			leave()
 			return nil, nil, err
@@ -282,6 +288,22 @@ func (m *memory) readBody(req *http.Request) (body []byte, leave func(), err err
 	}
 	req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
 	return body, leave, nil
+}
+
+// bodyPlace waits for a place for a long body.
+func (m *memory) bodyPlace(req *http.Request) (leave func(), err error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	defer waits(ctx, cancel)()
+	place, err := m.bodies.Take(ctx, userName(req))
+	if err != nil {
+		return nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
+	}
+	if err := m.read.Acquire(ctx, 1); err != nil {
+		place()
+		return nil, apierrors.NewTooManyRequests("too many long bodies", 1)
+	}
+	return func() { m.read.Release(1); place() }, nil
 }
 
 func userName(req *http.Request) string {
@@ -296,7 +318,10 @@ func (m *memory) take(req *http.Request, cost int64) (release func(), err error)
 	if cost <= smallCost {
 		return func() {}, nil
 	}
-	if release, err = m.budget.Take(req.Context(), userName(req), min(cost, memoryPerUser)); err != nil {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	defer cancel(nil)
+	defer waits(ctx, func() { cancel(errGaveWay) })()
+	if release, err = m.budget.Take(ctx, userName(req), min(cost, m.perUser)); err != nil {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("wait for memory: %v", err), 1)
 	}
 	return release, nil
@@ -322,20 +347,33 @@ func (m *memory) untilEnd(req *http.Request) (write *http.Request, stop func()) 
 	}
 }
 
-// readCost returns what the response to a get, or a list, costs: 0 for other requests.
-func (m *memory) readCost(req *http.Request, info *genericapirequest.RequestInfo) int64 {
+// objectsCost returns what the stored objects cost that a request reads or changes.
+func (m *memory) objectsCost(req *http.Request, info *genericapirequest.RequestInfo) int64 {
 	factor := int64(1)
 	if pretty(req) {
 		factor = prettyCost
 	}
-	switch info.Verb {
-	case "get":
-		return factor * objectByteCost * m.largest(info)
-	case "list", "deletecollection":
-	default:
+	switch {
+	case info.Verb == "list", info.Verb == "deletecollection":
+		return m.listCost(req, info, factor)
+	case info.Verb == "get":
+		return factor * objectByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name)
+	case info.Name != "":
+		return changedByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name)
+	}
+	return 0
+}
+
+func (m *memory) listCost(req *http.Request, info *genericapirequest.RequestInfo, factor int64) int64 {
+	of := resourceOf(info)
+	if !m.sizes.Known(of) {
 		return 0
 	}
-	stats := m.stats(info)
+	// What was known at last does where that is old.
+	stats, err := m.counts.Get(of.String())
+	if errors.Is(err, flowcontrolrequest.ObjectCountNotFoundErr) {
+		return m.perUser // the server has just started
+	}
 	objects, query := stats.ObjectCount, req.URL.Query()
 	var options metav1.ListOptions
 	fromEtcd := metav1.Convert_url_Values_To_v1_ListOptions(&query, &options, nil) != nil // which the handler rejects
@@ -347,28 +385,23 @@ func (m *memory) readCost(req *http.Request, info *genericapirequest.RequestInfo
 	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
 		objects = min(objects, options.Limit)
 	}
-	if info.Name != "" {
-		objects = min(objects, 1)
+	largest := m.sizes.Largest(of)
+	if info.Name != "" && info.Namespace != "" {
+		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
 	}
 	if info.Verb == "list" && !fromEtcd && factor == 1 && !transformed(req.Header.Get("Accept")) {
 		return objects * listedCost
 	}
 	// Those that are returned may be the largest.
-	size := min(objects*largestObject, stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes)
+	size := objects * largest
+	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
+		size = min(size, stats.ObjectCount*average)
+	}
 	return factor * (size*wholeByteCost + objects*wholeObjectCost)
 }
 
-// largest returns the most that an object of the resource can have, as far as is known.
-func (m *memory) largest(info *genericapirequest.RequestInfo) int64 {
-	stats := m.stats(info)
-	return min(largestObject, stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes)
-}
-
-// stats returns the number of objects and their size. What was known at last does where that is old. Objects that are not in etcd are not
-// counted.
-func (m *memory) stats(info *genericapirequest.RequestInfo) storage.Stats {
-	stats, _ := m.counts.Get(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String())
-	return stats
+func resourceOf(info *genericapirequest.RequestInfo) schema.GroupResource {
+	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 }
 
 // pretty reports whether JSON may be indented in the response.

@@ -14,20 +14,40 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/objectsizes"
+	"example.com/extension-apiserver/pkg/registry"
 )
 
-// testMemory knows a resource with 10,000 objects of 10 kB, and one with 100.
-func testMemory() *memory {
-	counts := flowcontrolrequest.NewStorageObjectCountTracker()
+// largestObject is the size of the object large of testMemory. All others of the resource have 64 KiB at the most, as far as is known.
+const largestObject, otherObject = 1_500_000, 64 << 10
+
+// testMemory knows a resource with 10,000 objects of 10 kB on average, one with 100 of 10 kB, and one that is not counted yet.
+func testMemory(t *testing.T) *memory {
+	t.Helper()
+	counts, sizes := flowcontrolrequest.NewStorageObjectCountTracker(), objectsizes.New()
 	counts.Set("many.example.com", storage.Stats{ObjectCount: 10_000, EstimatedAverageObjectSizeBytes: 10_000})
 	counts.Set("few.example.com", storage.Stats{ObjectCount: 100, EstimatedAverageObjectSizeBytes: 10_000})
-	return newMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20, Serializer: testCodecs, RequestTimeout: time.Minute})
+	counts.Set("elsewhere.example.com", storage.Stats{ObjectCount: 100})
+	for resource, size := range map[string]int{"many": largestObject, "few": 10_000, "new": 0} {
+		of := schema.GroupResource{Group: "example.com", Resource: resource}
+		options, err := sizes.Observe(registry.Unconnected{}).GetRESTOptions(of, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), make([]byte, size), value.DefaultContext("/"+resource+"/ns/large")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return newMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20, Serializer: testCodecs, RequestTimeout: time.Minute}, sizes)
 }
 
 // memoryRequest is a request of a user.
@@ -40,12 +60,11 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 	return req
 }
 
-// TestCostOfReads: a list costs something for each object, and more if it is not streamed; a get costs as much as the largest object may.
-func TestCostOfReads(t *testing.T) {
+// TestCostOfObjects: a list costs something for each object, and more if it is not streamed; other requests by the size of their object.
+func TestCostOfObjects(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
 	const size, streamed = 100_000_000 * wholeByteCost, 10_000 * listedCost
 	const all = size + 10_000*wholeObjectCost
-	const largest = objectByteCost * largestObject
 	for _, tc := range []struct {
 		verb, resource, query, accept, agent string
 		want                                 int64
@@ -59,7 +78,8 @@ func TestCostOfReads(t *testing.T) {
 		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
 		{"list", "many", "limit=-1", table, "", all},
 		{"list", "few", "resourceVersion=0", "", "", streamed / 100},
-		{"list", "unknown", "", table, "", 0},
+		{"list", "new", "", table, "", memoryTotal / memoryUsers},
+		{"list", "elsewhere", "", table, "", 0},
 		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", "", all},
 		{"list", "many", "limit=10000&resourceVersion=1", "", "", all},
 		{"list", "many", "limit=1&resourceVersion=1&labelSelector=a", "", "", all},
@@ -69,23 +89,24 @@ func TestCostOfReads(t *testing.T) {
 		{"list", "many", "", "", "curl/8", prettyCost * all},
 		{"list", "many", "pretty=0", "application/json;pretty=1", "", prettyCost * all},
 		{"deletecollection", "many", "", "application/json", "", all},
-		{"get", "many", "", table, "", largest},
-		{"get", "many", "", "", "Mozilla/5.0", prettyCost * largest},
-		{"get", "few", "", "", "", objectByteCost * 1_000_000},
-		{"get", "unknown", "", "", "", 0},
+		{"get", "many/large", "", table, "", objectByteCost * largestObject},
+		{"get", "many/large", "", "", "Mozilla/5.0", prettyCost * objectByteCost * largestObject},
+		{"get", "many/other", "", "", "", objectByteCost * otherObject},
+		{"get", "few/large", "", "", "", objectByteCost * 10_000},
+		{"get", "elsewhere/large", "", "", "", 0},
+		{"patch", "many/large", "", "", "", changedByteCost * largestObject},
+		{"update", "many/large", "", "", "", changedByteCost * largestObject},
+		{"delete", "many/large", "", "", "", changedByteCost * largestObject},
+		{"list", "many/other", "", table, "", otherObject*wholeByteCost + wholeObjectCost},
 		{"create", "many", "", "", "", 0},
 	} {
 		req := memoryRequest(t.Context(), "ann", genericapirequest.RequestInfo{}, tc.query, tc.accept, "", nil)
 		req.Header.Set("User-Agent", tc.agent)
-		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: tc.resource}
-		if got := testMemory().readCost(req, info); got != tc.want {
+		resource, name, _ := strings.Cut(tc.resource, "/")
+		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: resource, Namespace: "ns", Name: name}
+		if got := testMemory(t).objectsCost(req, info); got != tc.want {
 			t.Errorf("%s %s?%s as %q of %q: got %d, want %d", tc.verb, tc.resource, tc.query, tc.accept, tc.agent, got, tc.want)
 		}
-	}
-	one := &genericapirequest.RequestInfo{Verb: "list", APIGroup: "example.com", Resource: "many", Name: "a"}
-	want := int64(largestObject*wholeByteCost + wholeObjectCost)
-	if got := testMemory().readCost(memoryRequest(t.Context(), "ann", *one, "", table, "", nil), one); got != want {
-		t.Errorf("list of one: got %d, want %d", got, want)
 	}
 }
 
@@ -112,7 +133,7 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, inside, leave := testMemory(), 0, make(chan struct{})
+				m, inside, leave := testMemory(t), 0, make(chan struct{})
 				streams := func(info *genericapirequest.RequestInfo) bool { return info.Subresource == "stream" }
 				handler := m.limit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					inside++
@@ -153,7 +174,7 @@ func TestMemory(t *testing.T) {
 // TestBodiesOfUser: a user with too many long bodies waits, and then gets 429; another does not.
 func TestBodiesOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, leave := testMemory(), make(chan struct{})
+		m, leave := testMemory(t), make(chan struct{})
 		handler := m.limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }), func(*genericapirequest.RequestInfo) bool { return false })
 		read := 0
 		send := func(name string) *httptest.ResponseRecorder {
@@ -186,16 +207,16 @@ func TestBodiesOfUser(t *testing.T) {
 // TestInitialEvents: a watch has memory until its initial events are sent, and only if it sends some.
 func TestInitialEvents(t *testing.T) {
 	for query, want := range map[string]int64{
-		"":                   initialCost,
-		"resourceVersion=0":  initialCost,
-		"resourceVersion=00": initialCost,
-		"resourceVersion=5":  initialCost,
-		"sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan": initialCost,
-		"sendInitialEvents=1&resourceVersion=5&resourceVersionMatch=NotOlderThan":    initialCost,
+		"":                   initialByteCost * largestObject,
+		"resourceVersion=0":  initialByteCost * largestObject,
+		"resourceVersion=00": initialByteCost * largestObject,
+		"resourceVersion=5":  initialByteCost * largestObject,
+		"sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan": initialByteCost * largestObject,
+		"sendInitialEvents=1&resourceVersion=5&resourceVersionMatch=NotOlderThan":    initialByteCost * largestObject,
 	} {
 		for _, end := range []string{"flush", "pause", "never"} {
 			synctest.Test(t, func(t *testing.T) {
-				m, fairness := testMemory(), utilflowcontrol.NewInitializationSignal()
+				m, fairness := testMemory(t), utilflowcontrol.NewInitializationSignal()
 				has := func(when string, want int64) {
 					t.Helper()
 					if got := m.budget.Taken(); got != want {
@@ -240,7 +261,7 @@ func TestWritesEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
-			testMemory().limit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			testMemory(t).limit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				<-req.Context().Done()
 				if after := time.Since(began); after != want || !errors.Is(context.Cause(req.Context()), context.DeadlineExceeded) {
 					t.Errorf("%s: the context ends after %s with %v, want %s", verb, after, context.Cause(req.Context()), want)

@@ -114,7 +114,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := ""
-			handler := testMemory().limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			handler := testMemory(t).limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				received = req.Header.Get("Accept")
 				w.Header().Set("Content-Type", "application/json")
 				if writes.Has(tc.verb) {
@@ -160,7 +160,7 @@ func TestAnswersThatAreNoYAML(t *testing.T) {
 		"JSON with more in types": {"create", "application/json; charset=utf-8", `{"a":"b"}`, http.StatusAccepted, "a: b\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler := testMemory().limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			handler := testMemory(t).limitYAMLAnswers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if tc.contentType != "" {
 					w.Header().Set("Content-Type", tc.contentType)
 				}

@@ -218,6 +218,11 @@ func patchOf(contentType string, body []byte) func(int) request {
 	}
 }
 
+// large is a request for one of the large objects.
+func large(i int, method, suffix, contentType string, body []byte) request {
+	return request{method: method, path: fmt.Sprintf("%s/w%d%s", largeObjects, i%largeCount, suffix), contentType: contentType, body: body}
+}
+
 // many repeats a value between commas.
 func many(value string, n int) string { return strings.Repeat(value+",", n-1) + value }
 
@@ -315,6 +320,25 @@ var (
 			return request{method: http.MethodPut, path: smallObjects + "/s0-0/status", contentType: jsonType,
 				body: object("s0-0", "", `,"spec":{"model":"pendulum"},"status":{"conditions":[`+many("{}", 9_999)+`]}`)}
 		}},
+		"patch of a large object": {40, func(i int) request {
+			return large(i, http.MethodPatch, "", "application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i))
+		}},
+		"strategic patch of a large object": {40, func(i int) request {
+			return large(i, http.MethodPatch, "/status", "application/strategic-merge-patch+json", fmt.Appendf(nil, `{"status":{"conditions":[{"type":"C0","reason":"B%d"}]}}`, i))
+		}},
+		"JSON patch of a large object": {40, func(i int) request {
+			return large(i, http.MethodPatch, "?dryRun=All", "application/json-patch+json", fmt.Appendf(nil, `[{"op":"add","path":"/metadata/labels","value":{"a":"%d"}}]`, i))
+		}},
+		"apply to a large object": {40, func(i int) request {
+			return large(i, http.MethodPatch, "?fieldManager=costly", "application/apply-patch+yaml", object(fmt.Sprintf("w%d", i%largeCount), fmt.Sprintf(`,"labels":{"a":"%d"}`, i), ""))
+		}},
+		"scale of a large object": {40, func(i int) request {
+			return large(i, http.MethodPatch, "/scale", "application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, i))
+		}},
+		"update of a large object": {40, func(i int) request {
+			return large(i, http.MethodPut, "", jsonType, widget(fmt.Sprintf("w%d", i%largeCount), 240_000, 0))
+		}},
+		"delete a large object": {40, func(i int) request { return large(i, http.MethodDelete, "?dryRun=All", "", nil) }},
 		"client goes away": {40, func(int) request {
 			r := create(object("x", "", `,"x":{`+many(`"a":1`, 240_000)+`}`))(0)
 			r.path, r.timeout = r.path+"?timeout=1s", 200*time.Millisecond

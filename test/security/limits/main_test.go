@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,6 +67,10 @@ const memorySetting = "GOMEMLIMIT=384MiB"
 
 // dialTLS connects to our server's own port, which it trusts like any client.
 func dialTLS(ctx context.Context, change func(*tls.Config)) (*tls.Conn, error) {
+	return dialTLSFrom(ctx, nil, change)
+}
+
+func dialTLSFrom(ctx context.Context, dialer *net.Dialer, change func(*tls.Config)) (*tls.Conn, error) {
 	config, err := rest.TLSConfigFor(shared.Servers[0].Config(shared))
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func dialTLS(ctx context.Context, change func(*tls.Config)) (*tls.Conn, error) {
 	if change != nil {
 		change(config)
 	}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(shared.Servers[0].URL, "https://"))
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(shared.Servers[0].URL, "https://"))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,77 @@ func TestS37Unread(t *testing.T) {
 	shared.Eventually(t, "the requests to be served", envtest.Patience, seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
 	// What cannot be sent for 60 s, the request timeout, is given up.
 	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience, seats(func(taken float64) bool { return taken == 0 }))
+}
+
+// TestUnread: another user is served while one who may read asks for much from several addresses, and reads nothing of it.
+func TestUnread(t *testing.T) {
+	costlyUsers(t)
+	idler, err := shared.Config("costly-reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(idler.CertFile, idler.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lasts, err := time.ParseDuration(attackFor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, head := range map[string]string{
+		"lists":           "GET " + largeObjects + " HTTP/1.1\r\nHost: x\r\n\r\n",
+		"lists as Tables": "GET " + largeObjects + "?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " + jsonType + table + "\r\n\r\n",
+		"watches":         "GET " + largeObjects + "?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := shared.Servers[0].ResetVmHWM(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), lasts)
+			defer cancel()
+			done := make(chan string)
+			var all sync.WaitGroup
+			for i := range 160 { // of the 200 connections that there may be
+				all.Go(func() {
+					for ctx.Err() == nil {
+						if err := leaveUnread(ctx, i, pair, head); err != nil && ctx.Err() == nil {
+							t.Logf("connection %d: %v", i, err)
+						}
+					}
+				})
+			}
+			go func() { all.Wait(); close(done) }()
+			latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
+			slices.Sort(latencies)
+			p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
+			t.Logf("peak %d MiB; another user's %d lists: p99 %s, %d failed", peak>>10, len(latencies), p99.Round(time.Millisecond), failed)
+			if peak > memoryLimit {
+				t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
+			}
+			if failed > 0 {
+				t.Errorf("%d lists of another user, or probes, failed; want none", failed)
+			}
+			checkLatency(t, "", p99)
+		})
+	}
+}
+
+// leaveUnread sends the head of a request from one of four addresses, and does not read for some seconds.
+func leaveUnread(ctx context.Context, i int, pair tls.Certificate, head string) error {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("127.0.0.%d", 2+i%4))}}
+	conn, err := dialTLSFrom(ctx, dialer, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, head); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+	}
+	return nil
 }
 
 // TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it is somebody who
