@@ -12,10 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
-	"example.com/extension-apiserver/internal/output"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 func newApplyCommand(env environment) *cobra.Command {
@@ -49,9 +48,9 @@ Exit codes:
 
   # The first time, when kubectl apply has set another caBundle
   certgen apply --dir pki --service widgets --namespace demo --force-conflicts`,
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := open(env, target, env.format.Validate(), opts.Validate())
+			c, err := open(env, target, opts.Validate())
 			if err != nil {
 				return err
 			}
@@ -83,7 +82,7 @@ Exit codes:
 func planAndApply(ctx context.Context, env environment, c apply.Client, opts apply.Options) error {
 	var shown []certs.Item
 	plan, err := c.PlanAndApply(ctx, opts, func(plan *apply.Plan) {
-		if *env.format == output.Text && !reflect.DeepEqual(plan.Items, shown) {
+		if *env.format == cli.Text && !reflect.DeepEqual(plan.Items, shown) {
 			printApplyPlan(env.stdout, plan)
 		}
 		shown = plan.Items

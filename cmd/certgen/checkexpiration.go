@@ -18,9 +18,9 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/live"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 type expirationFlags struct {
@@ -104,18 +104,15 @@ Exit codes:
 func (f *expirationFlags) report(ctx context.Context, env environment, paths []string) (*verify.ExpirationReport, error) {
 	f.opts.Now = env.now()
 	if len(paths) == 0 {
-		c, err := open(env, f.cluster, env.format.Validate(), f.live.Validate())
+		c, err := open(env, f.cluster, f.live.Validate())
 		if err != nil {
 			return nil, err
 		}
 		return live.Expirations(ctx, c.Cluster, f.live, f.opts)
 	}
-	if err := env.format.Validate(); err != nil {
-		return nil, err
-	}
 	held, err := verify.InFiles(paths, f.opts.Now)
 	if err != nil {
-		return nil, &usage.Error{Problems: certs.Flatten(err)}
+		return nil, cli.UsageError(certs.Flatten(err)...)
 	}
 	return verify.ExpirationsOf(held, f.opts), nil
 }
@@ -132,11 +129,11 @@ func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) e
 	})
 	switch {
 	case slices.Contains(paths, ""):
-		return usage.Errorf("expected files or directories, found an empty path; is a variable not set?")
+		return cli.UsageErrorf("expected files or directories, found an empty path; is a variable not set?")
 	case found != "" && len(paths) > 0:
-		return usage.Errorf("expected --dir or paths, or a cluster, found %q and --%s; give one of them", paths, found)
+		return cli.UsageErrorf("expected --dir or paths, or a cluster, found %q and --%s; give one of them", paths, found)
 	case found == "" && len(paths) == 0 && service == (certs.Service{}):
-		return usage.Errorf("expected files or directories, found none; give the directory of certgen init (--dir), other paths, or a cluster's Service: --service, --namespace")
+		return cli.UsageErrorf("expected files or directories, found none; give the directory of certgen init (--dir), other paths, or a cluster's Service: --service, --namespace")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/cli"
 )
 
 // config is a YAML file that holds what flags hold, under their names: "service: widgets", "dns: [a.example.com]". The
@@ -30,7 +30,7 @@ func addConfigFlag(cmd *cobra.Command, path *string) {
 }
 
 // readConfig sets those flags of the sets that are in the file and not on the command line. All that is wrong is
-// reported at once, with its line, as *usage.Error.
+// reported at once, with its line, as wrong usage.
 func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 	flags := pflag.NewFlagSet("config", pflag.ContinueOnError)
 	for _, set := range sets {
@@ -44,9 +44,9 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrong := &usage.Error{}
+	var wrong []error
 	problem := func(line int, format string, args ...any) {
-		wrong.Problems = append(wrong.Problems, fmt.Errorf("%s:%d: "+format, append([]any{path, line}, args...)...))
+		wrong = append(wrong, fmt.Errorf("%s:%d: "+format, append([]any{path, line}, args...)...))
 	}
 	seen := map[string]int{}
 	for pair := range slices.Chunk(fields, 2) {
@@ -67,8 +67,8 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 		}
 		seen[key.Value] = key.Line
 	}
-	if len(wrong.Problems) > 0 {
-		return nil, wrong
+	if len(wrong) > 0 {
+		return nil, cli.UsageError(wrong...)
 	}
 	return c, nil
 }
@@ -77,7 +77,7 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 func (c *config) fields() ([]*yaml.Node, error) {
 	f, err := os.Open(c.path)
 	if err != nil {
-		return nil, usage.Errorf("--config: %w", err)
+		return nil, cli.UsageErrorf("--config: %w", err)
 	}
 	defer f.Close()
 	var document, more yaml.Node
@@ -86,13 +86,13 @@ func (c *config) fields() ([]*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, usage.Errorf("%s: %w", c.path, err)
+		return nil, cli.UsageErrorf("%s: %w", c.path, err)
 	}
 	if root := document.Content[0]; root.Kind != yaml.MappingNode {
-		return nil, usage.Errorf("%s:%d: expected fields such as \"service: widgets\"", c.path, root.Line)
+		return nil, cli.UsageErrorf("%s:%d: expected fields such as \"service: widgets\"", c.path, root.Line)
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, usage.Errorf("%s: expected one document, found more", c.path)
+		return nil, cli.UsageErrorf("%s: expected one document, found more", c.path)
 	}
 	return document.Content[0].Content, nil
 }
@@ -121,7 +121,7 @@ func (c *config) locate(err error) error {
 	var errs []error
 	for _, e := range certs.Flatten(err) {
 		if invalid, ok := errors.AsType[*certs.InvalidError](e); ok && c.lines[invalid.Field] > 0 {
-			e = usage.Errorf("%s:%d: %w", c.path, c.lines[invalid.Field], errors.New(e.Error()))
+			e = cli.UsageErrorf("%s:%d: %w", c.path, c.lines[invalid.Field], errors.New(e.Error()))
 		}
 		errs = append(errs, e)
 	}

@@ -22,7 +22,7 @@ func TestExamples(t *testing.T) {
 	if err := users.Write("users-ca", nil); err != nil {
 		t.Fatal(err)
 	}
-	root := newCommand(environment{now: time.Now}, nil)
+	root := newCommand(environment{now: time.Now})
 	for _, name := range []string{"init", "request", "request sign", "request accept", "konnectivity kubeconfig"} {
 		cmd, _, err := root.Find(strings.Fields(name))
 		if err != nil {

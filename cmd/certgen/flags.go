@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/apply"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 // commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists drop,
@@ -65,7 +65,7 @@ func oneArgument(what string, names ...string) cobra.PositionalArgs {
 		if len(args) == 1 && (len(names) == 0 || slices.Contains(names, args[0])) {
 			return nil
 		}
-		return usage.Errorf("expected %s, found %q", what, args)
+		return cli.UsageErrorf("expected %s, found %q", what, args)
 	}
 }
 
@@ -171,7 +171,7 @@ func open(env environment, o cluster.Options, problems ...error) (apply.Client, 
 	}
 	c, err := cluster.Open(o)
 	if err != nil {
-		return apply.Client{}, usage.Errorf("--kubeconfig: %w", err)
+		return apply.Client{}, cli.UsageErrorf("--kubeconfig: %w", err)
 	}
 	c.Now = env.now
 	return apply.Client{Cluster: c}, nil

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 func newInitCommand(env environment) *cobra.Command {
@@ -36,7 +35,7 @@ func newInitCommand(env environment) *cobra.Command {
 
   # For scripts
   certgen init --service widgets --namespace demo --dir pki -o json`,
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
 			if err != nil {
@@ -47,7 +46,7 @@ func newInitCommand(env environment) *cobra.Command {
 			}
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
-			if err := errors.Join(env.format.Validate(), signerErr, fromFile.locate(opts.Validate())); err != nil {
+			if err := errors.Join(signerErr, fromFile.locate(opts.Validate())); err != nil {
 				return err
 			}
 			return env.show(func() (*certs.Report, error) { return certs.Init(cmd.Context(), opts) })

@@ -3,23 +3,19 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/konnectivity"
 	"example.com/extension-apiserver/internal/kubeconfig"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 func newKonnectivityCommand(env environment) *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use:   "konnectivity",
 		Short: "Check a konnectivity set, and make its server's kubeconfig",
-		Args:  usage.NoCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	})
 	cmd.AddCommand(newVerifyKonnectivityCommand(env), newKubeconfigCommand(env))
 	return cmd
 }
@@ -57,15 +53,15 @@ Exit codes:
 
   # For scripts
   certgen konnectivity verify --dir set --strict -o json | jq '.findings[] | {id, object, fix}'`,
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := errors.Join(certs.Require(dirFlag, dir, "the directory to check, such as ./set"), env.format.Validate()); err != nil {
+			if err := certs.Require(dirFlag, dir, "the directory to check, such as ./set"); err != nil {
 				return err
 			}
 			opts.Now = env.now()
 			report, err := konnectivity.Verify(dir, opts)
 			if err != nil {
-				return &usage.Error{Problems: certs.Flatten(err)}
+				return cli.UsageError(certs.Flatten(err)...)
 			}
 			return showFindings(env, report, strict)
 		},
@@ -92,7 +88,7 @@ The group system:masters is refused unless --allow-system-masters is given: no a
 certificate cannot be revoked.`,
 		Example: `  certgen konnectivity kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.show(func() (*certs.Report, error) { return kubeconfig.Write(cmd.Context(), opts) })
 		},

@@ -21,17 +21,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/internal/version"
 )
 
-// The exit codes besides 0 and usage.ExitCode.
-const (
-	exitFinding = 1 // a finding or a refusal
-	exitBlocked = 3 // a rotation stopped in a safe state and needs a person
-)
+// exitBlocked is the exit code for a rotation that stopped in a safe state and needs a person.
+const exitBlocked = 3
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,37 +40,35 @@ func main() {
 type environment struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
-	format         *output.Format // of the result
+	format         *cli.Format // of the result
 }
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, env environment) int {
-	cmd := newCommand(env, args)
-	executed, err := cmd.ExecuteContextC(ctx)
-	if err == nil {
-		return 0
-	}
-	code := exitFinding
-	if _, ok := errors.AsType[*usage.Error](err); ok {
-		code = usage.ExitCode
-	} else if _, ok := errors.AsType[*rotation.BlockedError](err); ok {
-		code = exitBlocked
-	}
-	for _, e := range certs.Flatten(err) {
-		text := e.Error()
-		if _, ok := errors.AsType[*certs.InvalidError](e); ok && code != exitBlocked {
-			text, code = "--"+text, usage.ExitCode
-		}
-		fmt.Fprintln(env.stderr, "certgen: "+text)
-	}
-	if code == usage.ExitCode {
-		fmt.Fprintf(env.stderr, "certgen: see %s --help\n", executed.CommandPath())
-	}
-	return code
+	cmd := newCommand(env)
+	cmd.SetArgs(args)
+	return cli.Run(ctx, cmd, explain)
 }
 
-func newCommand(env environment, args []string) *cobra.Command {
-	env.format = new(output.Format)
+// explain returns an error with its exit code: a wrong option is wrong usage of the flag of its name.
+func explain(err error) error {
+	end := &cli.Error{Code: 1}
+	if _, ok := errors.AsType[*cli.Error](err); ok {
+		end.Code = cli.ExitUsage
+	} else if _, ok := errors.AsType[*rotation.BlockedError](err); ok {
+		end.Code = exitBlocked
+	}
+	for _, e := range certs.Flatten(err) {
+		if _, ok := errors.AsType[*certs.InvalidError](e); ok && end.Code != exitBlocked {
+			e, end.Code = fmt.Errorf("--%w", e), cli.ExitUsage
+		}
+		end.Errs = append(end.Errs, e)
+	}
+	return end
+}
+
+func newCommand(env environment) *cobra.Command {
+	env.format = new(cli.Format)
 	cmd := &cobra.Command{
 		Use:   "certgen",
 		Short: "Make, check, apply and rotate the certificates of an extension API server",
@@ -106,17 +100,10 @@ to Secrets.`,
 
   # Replace the CA of the running cluster, each step seen before the next
   certgen rotate serving-ca --dir pki --service widgets --namespace demo`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          usage.NoCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetOut(env.stdout)
 	cmd.SetErr(env.stderr)
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.SetArgs(args)
-	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
-	output.AddFlag(cmd, env.format)
+	cli.AddOutputFlag(cmd, env.format)
 	cmd.AddCommand(
 		newInitCommand(env), newRenewCommand(env), newRotateCommand(env), newApplyCommand(env), newRequestCommand(env),
 		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env),

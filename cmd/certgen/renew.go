@@ -11,7 +11,6 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 func newRenewCommand(env environment) *cobra.Command {
@@ -30,7 +29,7 @@ func newRenewCommand(env environment) *cobra.Command {
 
   # In a directory
   certgen renew --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig`,
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.Progress = progress(env)
 			var signerErr error
@@ -39,7 +38,7 @@ func newRenewCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(append(target.Validate(), env.format.Validate(), signerErr, opts.Validate())...); err != nil {
+			if err := errors.Join(append(target.Validate(), signerErr, opts.Validate())...); err != nil {
 				return err
 			}
 			return env.show(func() (*certs.Report, error) { return renew(cmd.Context(), env, target, opts, inSecrets, filesOnly) })

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -27,7 +25,7 @@ pending request that still asks for the right thing and replaces any other.`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
-			if err := errors.Join(env.format.Validate(), err); err != nil {
+			if err != nil {
 				return err
 			}
 			return env.show(func() (*certs.Report, error) {

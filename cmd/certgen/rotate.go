@@ -16,10 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/cluster"
-	"example.com/extension-apiserver/internal/output"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 // rotationFlags are those that rotate and renew have both.
@@ -46,13 +45,13 @@ func secretFlags(flags *pflag.FlagSet, o *rotation.Options) {
 // whereIs tells a directory from Secrets.
 func whereIs(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err error) {
 	if inSecrets = o.Secret+o.CASecret != ""; inSecrets && o.Dir != "" {
-		return false, usage.Errorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
+		return false, cli.UsageErrorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
 	}
 	if inSecrets && (flags.Changed("front-proxy-client") || flags.Changed("files-only")) {
-		return false, usage.Errorf("expected --dir with --front-proxy-client and --files-only: they are for files")
+		return false, cli.UsageErrorf("expected --dir with --front-proxy-client and --files-only: they are for files")
 	}
 	if !inSecrets && flags.Changed("force-conflicts") {
-		return false, usage.Errorf("expected --secret and --ca-secret with --force-conflicts; for a directory certgen apply has it")
+		return false, cli.UsageErrorf("expected --secret and --ca-secret with --force-conflicts; for a directory certgen apply has it")
 	}
 	return inSecrets, nil
 }
@@ -82,7 +81,7 @@ func newRotateCommand(env environment) *cobra.Command {
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --abort`,
 		Args: oneOf(rotation.Rotations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(env.format.Validate(), atMostOne(plan, f.status, f.abort)); err != nil {
+			if err := errors.Join(atMostOne(plan, f.status, f.abort)); err != nil {
 				return err
 			}
 			if plan {
@@ -130,7 +129,7 @@ func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets boo
 		return readState(certs.Dir(f.opts.Dir), f.opts.Rotation)
 	}
 	if inSecrets && f.opts.Rotation != rotation.Serving && f.opts.Rotation != rotation.ServingCA {
-		return nil, usage.Errorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
+		return nil, cli.UsageErrorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
 			rotation.Serving, rotation.ServingCA, f.opts.Rotation)
 	}
 	c, err := open(env, f.target, f.opts.Validate())
@@ -176,14 +175,14 @@ Exit codes:
 
 func atMostOne(modes ...bool) error {
 	if n := len(slices.DeleteFunc(modes, func(on bool) bool { return !on })); n > 1 {
-		return usage.Errorf("expected at most one of --plan, --status and --abort, found %d", n)
+		return cli.UsageErrorf("expected at most one of --plan, --status and --abort, found %d", n)
 	}
 	return nil
 }
 
 func progress(env environment) func(rotation.Event) {
 	return func(e rotation.Event) {
-		if *env.format == output.JSON {
+		if *env.format == cli.JSON {
 			_ = json.NewEncoder(env.stdout).Encode(e) // as for every print: there is nobody left to tell
 			return
 		}

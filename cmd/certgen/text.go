@@ -32,9 +32,6 @@ func table[T any](w io.Writer, header string, items []T, cells func(T) []string)
 
 // show prints what was done, also before it failed.
 func (env environment) show(do func() (*certs.Report, error)) error {
-	if err := env.format.Validate(); err != nil {
-		return err
-	}
 	report, err := do()
 	if report == nil || err != nil && len(report.Items) == 0 {
 		return err

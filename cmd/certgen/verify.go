@@ -16,9 +16,9 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/cluster/live"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 type verifyFlags struct {
@@ -56,7 +56,7 @@ func newVerifyCommand(env environment) *cobra.Command {
 			case f.files.Service == (certs.Service{}):
 				paths = append(paths, f.live.Dir)
 			case len(paths) > 0:
-				return usage.Errorf("expected paths, or a cluster to compare --dir with, found %q and --service; give one of them", paths)
+				return cli.UsageErrorf("expected paths, or a cluster to compare --dir with, found %q and --service; give one of them", paths)
 			}
 			if err := pathsOrFlags(paths, ofCluster, f.files.Service); err != nil {
 				return err
@@ -108,24 +108,22 @@ Exit codes:
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
-	errs := []error{env.format.Validate()}
 	if f.files.Service != (certs.Service{}) { // both names or none
-		errs = append(errs, f.files.Service.Validate())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+		if err := f.files.Service.Validate(); err != nil {
+			return err
+		}
 	}
 	f.files.Now = env.now()
 	report, err := verify.Paths(paths, f.files)
 	if err != nil {
-		return &usage.Error{Problems: certs.Flatten(err)}
+		return cli.UsageError(certs.Flatten(err)...)
 	}
 	return showFindings(env, report, f.strict)
 }
 
 func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error {
 	f.live.Service = f.files.Service
-	c, err := open(env, f.cluster, env.format.Validate(), f.live.Validate())
+	c, err := open(env, f.cluster, f.live.Validate())
 	if err != nil {
 		return err
 	}

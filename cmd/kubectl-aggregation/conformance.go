@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/pkg/conformance"
 )
 
@@ -117,7 +117,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 	}
 	report, err := execute(cmd.Context(), *target)
 	if wrong, ok := errors.AsType[*conformance.TargetError](err); ok {
-		return &usage.Error{Problems: wrong.Problems}
+		return cli.UsageError(wrong.Problems...)
 	}
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 		target.Direct = direct
 	}
 	if len(problems) > 0 {
-		return nil, &usage.Error{Problems: problems}
+		return nil, cli.UsageError(problems...)
 	}
 	return target, nil
 }

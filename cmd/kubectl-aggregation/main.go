@@ -5,22 +5,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/cli"
 )
 
-// exitFailed is the exit code when a check failed, for scripts that tell it from a run that could not be made.
-const exitFailed = 3
-
-// errFailed ends the command after what it has to say was written.
-var errFailed = errors.New("a check failed")
+// errFailed is the end of a run in which a check failed: scripts tell it by its exit code from a run that could not be made.
+var errFailed = &cli.Error{Code: 3}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -31,10 +26,9 @@ func main() {
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:          "kubectl-aggregation",
-		Short:        "Look after aggregated APIs",
-		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl aggregation"},
-		SilenceUsage: true, SilenceErrors: true,
+		Use:         "kubectl-aggregation",
+		Short:       "Look after aggregated APIs",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl aggregation"},
 	}
 	cmd.AddCommand(newConformanceCommand())
 	return cmd
@@ -44,23 +38,5 @@ func newCommand() *cobra.Command {
 func run(ctx context.Context, args []string) int {
 	cmd := newCommand()
 	cmd.SetArgs(args)
-	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
-	executed, err := cmd.ExecuteContextC(ctx)
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errFailed):
-		return exitFailed
-	}
-	code, problems := 1, []error{err}
-	if wrong, ok := errors.AsType[*usage.Error](err); ok {
-		code, problems = usage.ExitCode, wrong.Problems
-	}
-	for _, problem := range problems {
-		fmt.Fprintf(os.Stderr, "kubectl aggregation: %v\n", problem)
-	}
-	if code == usage.ExitCode {
-		fmt.Fprintf(os.Stderr, "kubectl aggregation: see %s --help\n", executed.CommandPath())
-	}
-	return code
+	return cli.Run(ctx, cmd)
 }

@@ -5,14 +5,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/scaffold"
-	"example.com/extension-apiserver/internal/usage"
 )
 
 func main() {
@@ -26,20 +24,5 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	cmd := scaffold.NewCommand()
 	cmd.SetArgs(args)
-	cmd.SetFlagErrorFunc(usage.FlagErrorFunc(args))
-	executed, err := cmd.ExecuteContextC(ctx)
-	if err == nil {
-		return 0
-	}
-	code, problems := 1, []error{err}
-	if wrong, ok := errors.AsType[*usage.Error](err); ok {
-		code, problems = usage.ExitCode, wrong.Problems
-	}
-	for _, problem := range problems {
-		fmt.Fprintf(os.Stderr, "scaffold: %v\n", problem)
-	}
-	if code == usage.ExitCode {
-		fmt.Fprintf(os.Stderr, "scaffold: see %s --help\n", executed.CommandPath())
-	}
-	return code
+	return cli.Run(ctx, cmd)
 }

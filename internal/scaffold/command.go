@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/semver"
 
-	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/cli"
 )
 
 // NewCommand returns the command scaffold.
@@ -25,7 +25,6 @@ func NewCommand() *cobra.Command {
 The files of a kind are as a person would write them, and yours: a file that is there is never overwritten. Each change is made in a
 copy of the project, generated and compiled there, and brought over when all of that succeeded. The same command once more changes
 nothing.`,
-		SilenceUsage: true, SilenceErrors: true,
 	}
 	cmd.AddCommand(newNewCommand(), newKindCommand(), newVersionCommand(), newGroupCommand(), newUpgradeCommand())
 	return cmd
@@ -101,7 +100,7 @@ func newNewCommand() *cobra.Command {
 		Example: `  go run ` + kit + `/cmd/scaffold@v0.2.0 new --dir=backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
   scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
     --subresources=status --short-names=bp --columns=spec.schedule`,
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k, problems := flags.kind(kind)
 			o.kind = k
@@ -109,7 +108,7 @@ func newNewCommand() *cobra.Command {
 				o.kitVersion = ""
 			}
 			if problems = append(problems, o.validate()...); len(problems) > 0 {
-				return &usage.Error{Problems: problems}
+				return cli.UsageError(problems...)
 			}
 			if o.kit == "" {
 				dir, err := kitOfVersion(cmd.Context(), o.kitVersion)
@@ -155,14 +154,14 @@ func onProject(do func(work, *project, []string) error) func(*cobra.Command, []s
 			error
 			Unwrap() []error
 		}](err); ok {
-			return &usage.Error{Problems: joined.Unwrap()}
+			return cli.UsageError(joined.Unwrap()...)
 		}
 		return err
 	}
 }
 
 func newKindCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "kind", Short: "Add or delete a kind"}
+	cmd := cli.Group(&cobra.Command{Use: "kind", Short: "Add or delete a kind"})
 	var flags kindFlags
 	var group, version, fromGroup string
 	add := &cobra.Command{
@@ -196,7 +195,7 @@ func newKindCommand() *cobra.Command {
 }
 
 func newVersionCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "version", Short: "Add or delete a version of a group"}
+	cmd := cli.Group(&cobra.Command{Use: "version", Short: "Add or delete a version of a group"})
 	var group, fromGroup string
 	add := &cobra.Command{
 		Use:     "add VERSION",
@@ -219,7 +218,7 @@ func newVersionCommand() *cobra.Command {
 }
 
 func newGroupCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "group", Short: "Add a group, or rename one"}
+	cmd := cli.Group(&cobra.Command{Use: "group", Short: "Add a group, or rename one"})
 	var flags kindFlags
 	var kind string
 	add := &cobra.Command{

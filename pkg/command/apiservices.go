@@ -3,7 +3,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,8 +13,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/registration"
-	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
@@ -33,14 +32,14 @@ cluster is incomplete and namespaces cannot be deleted.
 
 With --kustomize, print the file api/apiservices.yaml of a project's manifests instead: the APIServices without names and CA,
 which the kit's manifests fill in, and what they need to know of the API.`,
-		Example: usage.Text(api.Name, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
+		Example: cli.Named(api.Name, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
     kubectl apply -f -
   SERVER apiservices --kustomize >manifests/api/apiservices.yaml`),
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kustomize {
 				if cmd.Flags().NFlag() > 1 {
-					return &usage.Error{Problems: []error{errors.New("--kustomize is given, expected no other flag: the manifests have Service and CA")}}
+					return cli.UsageErrorf("--kustomize is given, expected no other flag: the manifests have Service and CA")
 				}
 				out, err := registration.Manifest(api.GroupVersions())
 				if err != nil {
@@ -91,7 +90,7 @@ func completeBackend(backend *registration.Backend, caFile string) error {
 	}
 	if len(problems) > 0 {
 		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-		return &usage.Error{Problems: problems}
+		return cli.UsageError(problems...)
 	}
 	backend.CABundle = data
 	return nil

@@ -64,7 +64,7 @@ func writeCertificates(dir string) error {
 // some in silence; each is to be looked at once: does it weaken what the server relies on?
 func TestFlagNames(t *testing.T) {
 	golden := filepath.Join("testdata", "flags.golden")
-	serve, _, err := newRootCommand(sample.API(), nil, nil).Find([]string{"serve"})
+	serve, _, err := newRootCommand(sample.API(), nil).Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,21 +3,18 @@
 package command
 
 import (
-	"slices"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 
-	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-func newServeCommand(api apiserver.API, args []string) *cobra.Command {
+func newServeCommand(api apiserver.API) *cobra.Command {
 	options := apiserver.NewOptions(api)
 	stores, etcd := "in the etcd of --etcd-servers", ` \
     --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`
@@ -28,7 +25,7 @@ func newServeCommand(api apiserver.API, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API",
-		Long: usage.Text(api.Name, `Serve the API to kube-apiserver's aggregation layer.
+		Long: cli.Named(api.Name, `Serve the API to kube-apiserver's aggregation layer.
 
 Identity is accepted from the cluster's front proxy, from client certificates of the cluster's CA and from bearer tokens;
 every request is authorized by the cluster. Objects are stored `+stores+`.
@@ -39,11 +36,11 @@ Examples:
 
   # Outside of the cluster, with an etcd of its own:
   SERVER serve --kubeconfig=server.kubeconfig --tls-cert-file=tls.crt --tls-private-key-file=tls.key`+etcd),
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Complete()
 			if problems := options.Validate(); len(problems) > 0 {
-				return &usage.Error{Problems: problems}
+				return cli.UsageError(problems...)
 			}
 			if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil {
 				return err
@@ -56,25 +53,8 @@ Examples:
 	for _, fs := range flags.FlagSets {
 		cmd.Flags().AddFlagSet(fs)
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, _ error) error { return problems(cmd, api, args) })
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	// It leaves out the field Example, which is why the examples are at the end of Long.
 	cliflag.SetUsageAndHelpFunc(cmd, flags, width)
 	return cmd
-}
-
-// problems returns everything that is wrong with a command line that has at least one wrong flag: what the others say is
-// looked at too.
-func problems(cmd *cobra.Command, api apiserver.API, args []string) *usage.Error {
-	// The options of the command already hold what stood before the first wrong flag.
-	options := apiserver.NewOptions(api)
-	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	fs.BoolP("help", "h", false, "")
-	for _, section := range options.Flags().FlagSets {
-		fs.AddFlagSet(section)
-	}
-	e := usage.Find(cmd, fs, args)
-	options.Complete()
-	e.Problems = append(e.Problems, slices.DeleteFunc(options.Validate(), func(problem error) bool { return e.Mentions(problem.Error()) })...)
-	return e
 }

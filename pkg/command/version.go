@@ -8,23 +8,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"example.com/extension-apiserver/internal/output"
-	"example.com/extension-apiserver/internal/usage"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/version"
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
 func newVersionCommand(api apiserver.API) *cobra.Command {
-	var format output.Format
+	var format cli.Format
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this binary and of the libraries in it",
-		Example: usage.Text(api.Name, "  SERVER version\n  SERVER version -o json"),
-		Args:    usage.NoArgs,
+		Example: cli.Named(api.Name, "  SERVER version\n  SERVER version -o json"),
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := format.Validate(); err != nil {
-				return err
-			}
 			modules := []string{"k8s.io/apiserver", "go.etcd.io/etcd/server/v3"}
 			info := version.Get(modules...)
 			return format.Print(cmd.OutOrStdout(), info, func(w io.Writer) {
@@ -37,6 +33,6 @@ func newVersionCommand(api apiserver.API) *cobra.Command {
 			})
 		},
 	}
-	output.AddFlag(cmd, &format)
+	cli.AddOutputFlag(cmd, &format)
 	return cmd
 }

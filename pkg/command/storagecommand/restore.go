@@ -10,16 +10,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/storage"
-	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
 func newRestoreCommand(api apiserver.API) *cobra.Command {
 	options := storage.RestoreOptions{}
 	server := apiserver.NewOptions(api)
-	var format output.Format
+	var format cli.Format
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Make a data directory of a snapshot",
@@ -33,18 +32,15 @@ start the members, then the servers. Nothing is ever written to a cluster that r
 
 Revisions are the resource versions of objects. The restored etcd goes on at a much higher one, and has marked all before as compacted:
 what clients saw after the snapshot never comes back with another meaning, and their watches are told to list again (410 Expired).`,
-		Example: usage.Text(api.Name, `  # The etcd embedded in a server, which is stopped:
+		Example: cli.Named(api.Name, `  # The etcd embedded in a server, which is stopped:
   SERVER storage restore --from=/backup/widgets.db --data-dir=/var/lib/SERVER
 
   # The member a of an external cluster of three:
   SERVER storage restore --from=/backup/widgets.db --etcd-data-dir=/var/lib/etcd --name=a \
     --initial-advertise-peer-urls=https://10.0.0.5:2380 \
     --initial-cluster=a=https://10.0.0.5:2380,b=https://10.0.0.6:2380,c=https://10.0.0.7:2380`),
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := format.Validate(); err != nil {
-				return err
-			}
 			options.DataDir, options.Progress = server.DataDir, cmd.ErrOrStderr()
 			problems := options.Validate()
 			if options.Member.DataDir != "" && cmd.Flags().Changed("data-dir") {
@@ -52,7 +48,7 @@ what clients saw after the snapshot never comes back with another meaning, and t
 					"the server's with an embedded etcd, or a member's of an external cluster"))
 			}
 			if len(problems) > 0 {
-				return &usage.Error{Problems: problems}
+				return cli.UsageError(problems...)
 			}
 			result, err := storage.Restore(options)
 			if err != nil {
@@ -73,7 +69,7 @@ what clients saw after the snapshot never comes back with another meaning, and t
 	flags.Uint64Var(&options.RevisionBump, "bump-revision", storage.DefaultRevisionBump,
 		"How many revisions are left out after the last in the snapshot, more than can have been written since it was taken; 0 only where no client "+
 			"saw a resource version after the snapshot.")
-	output.AddFlag(cmd, &format)
+	cli.AddOutputFlag(cmd, &format)
 	return cmd
 }
 

@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/storage"
-	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
@@ -24,17 +23,17 @@ func newSnapshotCommand(api apiserver.API) *cobra.Command {
 The file appears under its name when it is whole, on the disk and verified; until then it is in a directory beside it. It has the
 format of etcdctl and etcdutl. It holds the whole etcd, also what others store there, and all of it in the clear: keep it as you keep
 the etcd. The snapshot comes from the member that has applied the most.`,
-		Example: usage.Text(api.Name, `  # The etcd embedded in the server that runs here:
+		Example: cli.Named(api.Name, `  # The etcd embedded in the server that runs here:
   SERVER storage snapshot --data-dir=/var/lib/SERVER --out=/backup/widgets.db
 
   # An external etcd:
   SERVER storage snapshot --etcd-servers=https://10.0.0.5:2379,https://10.0.0.6:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key --out=/backup/widgets.db -o json`),
-		Args: usage.NoArgs,
+		Args: cobra.NoArgs,
 	}
-	runOnStorage(cmd, api, func(cmd *cobra.Command, t storage.Target, format output.Format) error {
+	runOnStorage(cmd, api, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
 		if options.Out == "" {
-			return usage.Errorf("--out is not set, expected the file to write")
+			return cli.UsageErrorf("--out is not set, expected the file to write")
 		}
 		options.Progress = cmd.ErrOrStderr()
 		result, err := t.Snapshot(cmd.Context(), options)

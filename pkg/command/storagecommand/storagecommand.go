@@ -10,15 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
 
-	"example.com/extension-apiserver/internal/output"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/storage"
-	"example.com/extension-apiserver/internal/usage"
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
 // New returns the command, for command.Run.
 func New(api apiserver.API) *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use:   "storage",
 		Short: "Back up, restore, defragment and look at the etcd of the server",
 		Long: `Back up, restore, defragment and look at the etcd that the server stores its objects in.
@@ -26,31 +25,25 @@ func New(api apiserver.API) *cobra.Command {
 The flags that say where it is are those of serve: --data-dir for the etcd embedded in a server, --etcd-servers and the files of
 its client's TLS for an external cluster. The embedded etcd listens on a socket in the data directory only, so run the commands
 as the user of the server and on its machine or in its container.`,
-		Args: usage.NoCommand,
 		// The library for the server's storage has gRPC log each connection that it gives up; here the errors say it.
 		PersistentPreRun: func(*cobra.Command, []string) {
 			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.SuggestionsMinimumDistance = 2
+	})
 	cmd.AddCommand(newSnapshotCommand(api), newRestoreCommand(api), newDefragCommand(api), newStatusCommand(api))
 	return cmd
 }
 
 // runOnStorage adds the flags that say where the storage of a server is and in which format the result is printed, and has the
 // command run with them.
-func runOnStorage(cmd *cobra.Command, api apiserver.API, run func(*cobra.Command, storage.Target, output.Format) error) {
-	var format output.Format
+func runOnStorage(cmd *cobra.Command, api apiserver.API, run func(*cobra.Command, storage.Target, cli.Format) error) {
+	var format cli.Format
 	options := apiserver.NewOptions(api)
 	cmd.Flags().AddFlagSet(options.StorageFlags())
-	output.AddFlag(cmd, &format)
+	cli.AddOutputFlag(cmd, &format)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := format.Validate(); err != nil {
-			return err
-		}
 		if problems := options.ValidateStorage(); len(problems) > 0 {
-			return &usage.Error{Problems: problems}
+			return cli.UsageError(problems...)
 		}
 		etcd := options.Etcd.StorageConfig
 		return run(cmd, storage.Target{DataDir: options.DataDir, Transport: etcd.Transport, Prefix: etcd.Prefix}, format)
