@@ -70,11 +70,11 @@ func TestArguments(t *testing.T) {
 				}
 				code, out := runWithoutCluster(t, binaries[c.Name], args)
 				want := map[string]string{
-					"extension-apiserver": "the command line has 1 problem:\n  * --kubeconfig is not set and this is no pod of a cluster",
+					"extension-apiserver": "extension-apiserver: --kubeconfig is not set and this is no pod of a cluster",
 					"certgen":             "certgen: --kubeconfig: read kubeconfig: invalid configuration: no configuration has been provided",
 				}[c.Name]
-				if code != 2 || !strings.Contains(out, want) {
-					t.Errorf("%s %s: got exit code %d and\n%s\nwant 2 and %q", w.GetName(), args, code, out, want)
+				if code != 2 || !strings.HasPrefix(out, want) || strings.Count(out, "\n"+c.Name+": ") > 0 {
+					t.Errorf("%s %s: got exit code %d and\n%s\nwant 2 and only %q", w.GetName(), args, code, out, want)
 				}
 			}
 		})
@@ -83,7 +83,7 @@ func TestArguments(t *testing.T) {
 	if _, out := runWithoutCluster(t, binaries["extension-apiserver"], []string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
 		t.Errorf("a wrong flag is not found: %s", out)
 	}
-	if _, out := runWithoutCluster(t, binaries["certgen"], []string{"maintain", "--wait=10m"}); !strings.Contains(out, "--wait") {
+	if _, out := runWithoutCluster(t, binaries["certgen"], []string{"renew", "--wiat=10m"}); !strings.Contains(out, "--wiat") {
 		t.Errorf("a wrong flag is not found: %s", out)
 	}
 }
