@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"example.com/extension-apiserver/internal/fairness"
+	"example.com/extension-apiserver/internal/filters"
 )
 
 // delegated is the name that k8s.io/apiserver gives the authorizer that asks kube-apiserver.
@@ -82,7 +83,7 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 	release, err := d.places.Take(ctx, a.GetUser().GetName())
 	if err != nil {
 		if errors.Is(err, fairness.ErrFull) {
-			refuse(ctx, apierrors.NewTooManyRequests(fmt.Sprintf("%d questions about the rights of the user are open", userReviews+userReviewsWaiting), 1))
+			filters.SetStatusError(ctx, apierrors.NewTooManyRequests(fmt.Sprintf("%d questions about the rights of the user are open", userReviews+userReviewsWaiting), 1))
 		}
 		return authorizer.DecisionNoOpinion, "", err
 	}
@@ -100,7 +101,7 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 		return authorizer.DecisionNoOpinion, "", errUnauthorizable
 	}
 	if decision == authorizer.DecisionAllow {
-		rememberAllowed(ctx, a)
+		filters.RecordAllowed(ctx, a)
 	}
 	return decision, reason, nil
 }

@@ -22,8 +22,10 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/filters"
 	"example.com/extension-apiserver/internal/frontproxy"
 	"example.com/extension-apiserver/internal/objectsizes"
+	"example.com/extension-apiserver/internal/serving"
 )
 
 // serverConfig is what a server is made of.
@@ -34,10 +36,10 @@ type serverConfig struct {
 	permissions    *permissions
 	trust          *authentication.Trust
 	authentication *authentication.Authenticator
-	lasting        *lasting
+	longRunning    *filters.LongRunning
 	etcd           usedEtcd
-	draining       draining
-	patches        patches
+	draining       filters.Draining
+	patches        filters.Patches
 	sizes          *objectsizes.Sizes
 	alarms         *alarms
 }
@@ -81,7 +83,7 @@ func (o *Options) config(ctx context.Context) (_ *serverConfig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &serverConfig{generic: genericapiserver.NewRecommendedConfig(o.codecs), options: o, panics: panicsOf(o.api.Name), permissions: newPermissions(core, off, reviews...)}
+	c := &serverConfig{generic: genericapiserver.NewRecommendedConfig(o.codecs), options: o, panics: filters.PanicCounter(o.api.Name), permissions: newPermissions(core, off, reviews...)}
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ type filter func(http.Handler) http.Handler
 func (c *serverConfig) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = chain(handler, c.authorizedFilters(config))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	return chain(handler, c.unknownFilters(config))
+	return chain(handler, c.unauthenticatedFilters(config))
 }
 
 // chain puts the filters before the handler, in the order in which a request meets them.
@@ -125,57 +127,63 @@ func chain(handler http.Handler, filters []filter) http.Handler {
 	return handler
 }
 
-// unknownFilters see each request first, when nobody knows who sends it.
-func (c *serverConfig) unknownFilters(config *genericapiserver.Config) []filter {
+// unauthenticatedFilters handle each request first, before authentication.
+func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) []filter {
 	return []filter{
 		// How the caller was authenticated, for IdentityReview.
 		authentication.WithEvidence,
 		// How long a body may take to arrive, and an answer to be taken.
-		func(h http.Handler) http.Handler { return withDeadlines(h, config.RequestTimeout) },
+		func(h http.Handler) http.Handler {
+			return filters.WithDeadlines(h, config.RequestTimeout, serving.FromFrontProxy)
+		},
 		// How many requests there are at a time.
-		func(h http.Handler) http.Handler { return limitRequests(h, config.Serializer) },
+		func(h http.Handler) http.Handler {
+			return filters.WithRequestLimit(h, serving.FromFrontProxy, config.Serializer)
+		},
 		// Connections end while the server stops.
-		c.draining.closeConnections,
+		c.draining.WithConnectionClose,
 		// A connection of HTTP/2 without credentials has one request.
-		closeWithoutCredentials,
+		filters.WithAnonymousClose,
 		// A panic is answered and counted.
-		func(h http.Handler) http.Handler { return answerPanics(h, c.panics) },
+		func(h http.Handler) http.Handler { return filters.WithPanicRecovery(h, c.panics) },
 		// What the authorizer is too busy for is 429, with a Status.
-		func(h http.Handler) http.Handler { return answerRefusals(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return filters.WithStatusErrors(h, config.Serializer) },
 		// How the request was let in, for what outlives it: watches and upgraded connections.
-		c.lasting.remember,
+		c.longRunning.WithGrant,
 	}
 }
 
 // authorizedFilters see a request that may do what it asks for.
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
-	memory := newMemory(config, c.sizes)
+	memory := filters.NewMemory(config, c.sizes)
 	return []filter{
 		// A watch ends when its caller lost the right, and has a place.
-		func(h http.Handler) http.Handler { return c.lasting.endWatches(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, config.Serializer) },
 		// No web page upgrades a connection.
 		func(h http.Handler) http.Handler {
-			return refuseForeignOrigins(h, config.CorsAllowedOriginList, config.Serializer)
+			return filters.WithOriginCheck(h, config.CorsAllowedOriginList, config.Serializer)
 		},
 		// An upgraded connection leaves its seat, and ends like a watch.
-		func(h http.Handler) http.Handler { return c.lasting.detachUpgrades(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return c.longRunning.WithUpgradeLimit(h, config.Serializer) },
 		// Nothing is written while admission lacks a permission.
-		func(h http.Handler) http.Handler { return c.permissions.guardWrites(h, config.Serializer) },
+		func(h http.Handler) http.Handler {
+			return filters.WithWriteCheck(h, c.permissions.problem, config.Serializer)
+		},
 		// A namespace in a path is a name.
-		func(h http.Handler) http.Handler { return refusePathNamespaces(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return filters.WithNamespaceCheck(h, config.Serializer) },
 		// JSON is UTF-8.
-		refuseInvalidUTF8,
+		filters.WithUTF8Check,
 		// What needs much memory waits for it. YAML is encoded after the handler has given its memory back.
-		func(h http.Handler) http.Handler { return memory.limitYAMLAnswers(h, c.patches.reads) },
-		func(h http.Handler) http.Handler { return memory.limit(h, c.patches.reads) },
+		func(h http.Handler) http.Handler { return memory.WithYAMLResponseLimit(h, c.patches.Streams) },
+		func(h http.Handler) http.Handler { return memory.WithLimit(h, c.patches.Streams) },
 		// YAML is short, and without aliases.
-		func(h http.Handler) http.Handler { return limitYAML(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return filters.WithYAMLLimit(h, config.Serializer) },
 		// The content of a patch fits the type of the object.
 		func(h http.Handler) http.Handler {
-			return c.patches.check(h, config.MaxRequestBodyBytes, config.Serializer)
+			return c.patches.WithCheck(h, config.MaxRequestBodyBytes, config.Serializer)
 		},
 		// The OpenAPI document is served without redirects.
-		withoutOpenAPIHash,
+		filters.WithoutOpenAPIHash,
 	}
 }
 
@@ -292,9 +300,9 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		return fmt.Errorf("apply options: %w", err)
 	}
 	if c.generic.FlowControl != nil { // else priority and fairness is off
-		c.generic.FlowControl = newSeats(c.generic.FlowControl)
+		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl)
 	}
-	c.generic.AdmissionControl = limitObjects{c.generic.AdmissionControl, &c.patches}
+	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
 	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(c.generic.Authorization.Authorizer, c.permissions.doubted); err != nil {
 		return err
 	}
@@ -318,8 +326,8 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	if c.authentication, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
 		return err
 	}
-	c.lasting = &lasting{authenticator: c.authentication, authorizer: c.generic.Authorization.Authorizer, panics: c.panics, period: confirmPeriod, limit: confirmLimit, watches: o.Watches}
-	c.generic.Authentication.Authenticator = c.lasting
+	c.longRunning = filters.NewLongRunning(c.authentication, c.generic.Authorization.Authorizer, c.panics, o.Watches.PerUser, o.Watches.Total)
+	c.generic.Authentication.Authenticator = c.longRunning
 	c.generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-trust", func(*http.Request) error { return sources.Ready() }))
 	return nil
 }

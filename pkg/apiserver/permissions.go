@@ -12,13 +12,9 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 )
@@ -169,17 +165,4 @@ func (p *permissions) doubted() {
 	case p.doubt <- struct{}{}:
 	default:
 	}
-}
-
-// guardWrites answers 503 to writes while a permission is missing: admission could not be applied to them.
-func (p *permissions) guardWrites(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		err := p.problem()
-		if err == nil || !ok || !info.IsResourceRequest || !writes.Has(info.Verb) {
-			handler.ServeHTTP(w, req)
-			return
-		}
-		responsewriters.RespondWithError(w, req, apierrors.NewServiceUnavailable(err.Error()), serializer)
-	})
 }

@@ -22,6 +22,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"example.com/extension-apiserver/internal/filters"
 )
 
 // cluster is a cluster that serves and grants everything except what is in its fields.
@@ -202,7 +204,7 @@ func TestGuardWrites(t *testing.T) {
 		{"create when all is granted", granted, resource("create"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			handler := tc.permissions.guardWrites(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), testCodecs)
+			handler := filters.WithWriteCheck(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), tc.permissions.problem, testCodecs)
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info), http.MethodPost, "/", nil)
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, req)

@@ -12,6 +12,8 @@ import (
 	storagemetrics "k8s.io/apiserver/pkg/storage/metrics"
 
 	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/filters"
+	"example.com/extension-apiserver/internal/serving"
 )
 
 // apiServer is one that is ready to run.
@@ -21,7 +23,7 @@ type apiServer struct {
 	permissions    *permissions
 	trust          *authentication.Trust
 	etcd           usedEtcd
-	draining       *draining
+	draining       *filters.Draining
 	alarms         *alarms
 }
 
@@ -50,7 +52,7 @@ func (c *serverConfig) newServer() (_ *apiServer, err error) {
 	if err := generic.InstallAPIGroups(groups...); err != nil {
 		return nil, fmt.Errorf("install API groups: %w", err)
 	}
-	if c.patches, err = newPatches(c.options.scheme, groups); err != nil {
+	if c.patches, err = filters.NewPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
 	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
@@ -61,16 +63,16 @@ func (s *apiServer) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Requests are served for a while after the context ended: until the last, trust is followed.
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer s.etcd.close()
-	if err := replaceServer(serving, s.generic, s.authentication.IsFrontProxy); err != nil {
+	if err := serving.ReplaceServer(served, s.generic, s.authentication.IsFrontProxy); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	go s.permissions.run(serving)
-	go s.trust.Run(serving)
-	go s.alarms.run(serving, s.etcd.transport)
-	go s.draining.run(ctx, s.generic.ShutdownDelayDuration)
+	go s.permissions.run(served)
+	go s.trust.Run(served)
+	go s.alarms.run(served, s.etcd.transport)
+	go s.draining.Run(ctx, s.generic.ShutdownDelayDuration)
 	go func() {
 		select {
 		case err := <-s.etcd.failed:

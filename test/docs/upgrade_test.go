@@ -62,7 +62,7 @@ func TestUpgrade(t *testing.T) {
 	// The version before lacks a guard and a setting.
 	tree := scripttest.CopyTree(t, root)
 	const hardened = "readOnlyRootFilesystem: true"
-	scripttest.Shell(t, tree, `sed -i 's/req.Header.Values("Origin") {/req.Header.Values("Origin")[:0] {/' pkg/apiserver/origin.go && grep -q 'Origin")\[:0\]' pkg/apiserver/origin.go`)
+	scripttest.Shell(t, tree, `sed -i 's/req.Header.Values("Origin") {/req.Header.Values("Origin")[:0] {/' internal/filters/origin.go && grep -q 'Origin")\[:0\]' internal/filters/origin.go`)
 	scripttest.Shell(t, tree, "sed -i 's/"+hardened+"/readOnlyRootFilesystem: false/' manifests/base/deployment.yaml")
 	made := proxy.Publish(t, tree)
 

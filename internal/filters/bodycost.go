@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"example.com/extension-apiserver/internal/patch"
+)
+
+// What a body costs in bytes of memory at its peak, and what it may have in it.
+const (
+	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body, which is copied by
+	// admission, by a patch and by the storage.
+	valueCost, byteCost = 300, 8
+	// maxValues is the number of values that a body may have. An object of 1.5 MiB, which is what etcd takes, has fewer.
+	maxValues = 200_000
+	// maxList is the number of elements that a list may have. Of several lists, the sum of the squares counts: the library takes 3 s. A field
+	// of an object counts for a third.
+	maxList      = 10_000
+	fieldsOfElem = 3
+	// maxDepth is more than what the decoders of JSON accept.
+	maxDepth = 20_000
+	// maxNested is how deep messages in protobuf are looked into.
+	maxNested = 16
+)
+
+// bodyEncoding is what the content of a body is encoded in.
+type bodyEncoding int
+
+const (
+	jsonEncoding bodyEncoding = iota
+	protobufEncoding
+	yamlEncoding
+	cborEncoding
+)
+
+func encodingOf(req *http.Request) bodyEncoding {
+	contentType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+	switch contentType = strings.ToLower(contentType); {
+	case strings.Contains(contentType, "protobuf"):
+		return protobufEncoding
+	case strings.Contains(contentType, "yaml"):
+		return yamlEncoding
+	case strings.Contains(contentType, "cbor"):
+		return cborEncoding
+	}
+	return jsonEncoding
+}
+
+// cost returns what a body costs, or an error with the status 413 if it has too many values, or lists that are too long.
+func (e bodyEncoding) cost(body []byte) (int64, error) {
+	var c bodyContent
+	switch {
+	case e == cborEncoding:
+		c.values = len(body)
+	case e == protobufEncoding:
+		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
+		if !c.addMessage(message, maxNested) {
+			return 0, apierrors.NewBadRequest("the body is no message in protobuf")
+		}
+		c.owners = countOwners(message, rawField, metadataField, ownersField)
+	case e == yamlEncoding && !json.Valid(body):
+		for _, separator := range []string{",", ":", "-", "\n"} {
+			c.values += bytes.Count(body, []byte(separator))
+		}
+		c.values /= 2 // WithYAMLLimit counts what is in it
+	default:
+		c.addJSON(body)
+	}
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	return int64(len(body))*byteCost + int64(c.values)*valueCost, nil
+}
+
+// bodyContent is what a body has in it.
+type bodyContent struct {
+	values int
+	// compared is the sum of the squares of the lengths of its lists. The library compares each element with each other when it tracks who
+	// owns a field, merges, and validates that elements are unique.
+	compared int
+	// owners is the number of elements in the longest list of owners.
+	owners int
+}
+
+func (c *bodyContent) addList(elements int) { c.compared += elements * elements }
+func (c *bodyContent) addFields(fields int) { c.addList(fields / fieldsOfElem) }
+
+// check returns an error with the status 413 if there is too much.
+func (c *bodyContent) check() error {
+	switch {
+	case c.values > maxValues:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and may have %d", c.values, maxValues))
+	case c.compared > maxList*maxList:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the lists and objects of the body are too long, one list alone may have %d elements, one "+
+			"object %d fields", maxList, fieldsOfElem*maxList))
+	case c.owners > patch.MaxOwners:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d", c.owners, patch.MaxOwners))
+	}
+	return nil
+}
+
+// addJSON adds a document, half a value for each separator: an element that is an object has two, and so has a field. The elements of a
+// list at the top, such as the operations of a JSON patch, are not compared.
+func (c *bodyContent) addJSON(body []byte) {
+	separators, text := 0, []byte(nil) // the last one
+	type open struct {
+		commas int
+		owners bool
+	}
+	var opened []open
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			begin := i
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+			text = body[begin:min(i+1, len(body))]
+		case '[', '{':
+			if separators++; len(opened) == maxDepth {
+				return // the decoder rejects it
+			}
+			opened = append(opened, open{owners: body[i] == '[' && isOwners(text)})
+		case ',':
+			if separators++; len(opened) > 0 {
+				opened[len(opened)-1].commas++
+			}
+			text = nil
+		case ':':
+			separators++
+		case ']', '}':
+			if len(opened) == 0 {
+				return // no JSON
+			}
+			last := opened[len(opened)-1]
+			switch opened = opened[:len(opened)-1]; {
+			case body[i] == '}':
+				c.addFields(last.commas + 1)
+			case len(opened) > 0:
+				c.addList(last.commas + 1)
+			}
+			if last.owners {
+				c.owners = max(c.owners, last.commas+1)
+			}
+			text = nil
+		}
+	}
+	c.values += separators / 2
+}
+
+// addOwners adds the owners in a mapping of YAML.
+func (c *bodyContent) addOwners(mapping *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == ownersName {
+			c.owners = max(c.owners, len(mapping.Content[i+1].Content))
+		}
+	}
+}
+
+// ownersName is the name of the field of the owners.
+const ownersName = "ownerReferences"
+
+// isOwners reports whether a text in JSON, in quotes, is the name of the field of the owners. It may have escapes.
+func isOwners(text []byte) bool {
+	if len(text) < len(ownersName) || len(text) > len(`\u0000`)*len(ownersName)+2 {
+		return false
+	}
+	var decoded string
+	return json.Unmarshal(text, &decoded) == nil && decoded == ownersName
+}
+
+// The fields of an object in protobuf.
+const (
+	rawField, metadataField, ownersField = 2, 1, 13
+)
+
+// countOwners returns how many fields there are in a message with the number first, or at the rest of the path in these.
+func countOwners(message []byte, first int32, rest ...int32) (count int) {
+	for len(message) > 0 {
+		number, value, size := protobufField(message)
+		switch {
+		case size == 0:
+			return count
+		case number != first || value == nil:
+		case len(rest) == 0:
+			count++
+		default:
+			count += countOwners(value, rest[0], rest[1:]...)
+		}
+		message = message[size:]
+	}
+	return count
+}
+
+// addMessage adds the fields of a message in protobuf, and of those in it: what can be read as a message is taken for one, and what is too
+// deep for fields of two bytes. It returns whether it was a message.
+func (c *bodyContent) addMessage(message []byte, depth int) bool {
+	if depth == 0 {
+		c.values += len(message) / 2
+		return true
+	}
+	elements := map[int32]int{}
+	defer func() {
+		for _, n := range elements {
+			c.addList(n)
+		}
+	}()
+	for len(message) > 0 && c.values <= maxValues {
+		number, value, size := protobufField(message)
+		if size == 0 {
+			return false
+		}
+		if value != nil {
+			// What cannot be read to its end is one to the decoder until it gets there, unless it is a text.
+			if before := *c; !c.addMessage(value, depth-1) && isText(value) {
+				*c = before
+			}
+		}
+		c.values++
+		elements[number]++
+		message = message[size:]
+	}
+	return true
+}
+
+// protobufField returns the number of the first field, its value if that has a length, and the size of both: 0 if it cannot be read. It
+// reads what the generated decoders read, which is more than the specification allows: they cut numbers, and end a group with any number.
+func protobufField(message []byte) (number int32, value []byte, size int) {
+	groups := 0
+	for size < len(message) {
+		tag, n := protobufVarint(message[size:])
+		size += n
+		if n == 0 {
+			return 0, nil, 0
+		}
+		if groups == 0 {
+			number = int32(tag >> 3) //nolint:gosec // as the decoders do
+		}
+		switch tag & 7 {
+		case 0:
+			_, n = protobufVarint(message[size:])
+			size += n
+		case 1:
+			n = 8
+			size += n
+		case 2:
+			var length uint64
+			if length, n = protobufVarint(message[size:]); n == 0 || length > uint64(len(message)-size-n) { //nolint:gosec // not negative
+				return 0, nil, 0
+			}
+			value = message[size+n : size+n+int(length)] //nolint:gosec // it is in the message
+			size += n + len(value)
+		case 3:
+			groups++
+		case 4:
+			groups--
+		case 5:
+			n = 4
+			size += n
+		default:
+			return 0, nil, 0
+		}
+		switch {
+		case n == 0 || size > len(message) || groups < 0:
+			return 0, nil, 0
+		case groups == 0 && tag&7 == 2:
+			return number, value, size
+		case groups == 0:
+			return number, nil, size
+		}
+	}
+	return 0, nil, 0
+}
+
+// protobufVarint returns a number and its size, of at most 10 bytes: 0 if it is longer.
+func protobufVarint(data []byte) (v uint64, size int) {
+	for size < min(len(data), 10) {
+		c := data[size]
+		v |= uint64(c&0x7f) << (7 * size)
+		if size++; c < 0x80 {
+			return v, size
+		}
+	}
+	return 0, 0
+}
+
+// isText reports whether a value is UTF-8 without control characters.
+func isText(value []byte) bool {
+	return utf8.Valid(value) && !bytes.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
+}

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/munnerz/goautoneg"
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/cacher/delegator"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/budget"
+	"example.com/extension-apiserver/internal/fairness"
+	"example.com/extension-apiserver/internal/objectsizes"
+)
+
+// What requests cost in bytes of memory at their peak, measured by TestCosts (test/security/limits).
+const (
+	// memoryTotal is for all requests that cost more than smallCost, unless there is a GOMEMLIMIT: then they have half of it, which is as much
+	// with manifests/base/deployment.yaml. The rest is for what the server has when it is idle, and the objects that it keeps.
+	memoryTotal = 192 << 20
+	// memoryUsers is how many users may have all of it.
+	memoryUsers = 3
+	// smallCost is that of requests whose number priority and fairness bounds well enough.
+	smallCost = 2 << 20
+	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not read yet.
+	userBodies, waitingBodies = 16, 10
+	// allBodies is how many long bodies of all users there are: 192 MiB.
+	allBodies = 64
+	// longBody is a size in bytes.
+	longBody = 64 << 10
+
+	// listedCost is that of an object in a list: it is converted to the version of the request.
+	listedCost = 600
+	// wholeByteCost and wholeObjectCost are those of a stored byte and of an object in a list that is not streamed: what it is converted
+	// to, and the whole response. prettyCost is by how much more is needed where JSON is indented.
+	wholeByteCost, wholeObjectCost = 2, 2 << 10
+	prettyCost                     = 3
+	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is changed or deleted.
+	objectByteCost, changedByteCost = 3, 20
+	// initialByteCost is that of a byte of the largest object for a watch that sends the objects there are: some of them are in memory, in
+	// each form between the storage and the response.
+	initialByteCost = 5
+	// userInitial is how many such watches of a user have memory or wait for it.
+	userInitial = 20
+	// maxInitial is when such a watch gives its memory back at the latest; initialPause and laterPause are when it does if it sends nothing,
+	// and when one that began with a version does.
+	maxInitial   = 30 * time.Second
+	initialPause = 500 * time.Millisecond
+	laterPause   = 100 * time.Millisecond
+	// maxGrace is longer than the work for a write takes, but for what it waits for.
+	maxGrace = 10 * time.Second
+)
+
+// Memory limits the memory that requests take together: a request waits until its share is free, up to its timeout,
+// and then gets 429. Priority and fairness counts requests instead: a list is at most one of 1 MB there, and a write
+// is one seat.
+type Memory struct {
+	budget     *budget.Budget
+	perUser    int64 // what one user may have, and what any request counts for at the most
+	bodies     *fairness.Places
+	read       *semaphore.Weighted // bodies in memory
+	watches    *fairness.Places    // that send their initial events
+	counts     flowcontrolrequest.StorageObjectCountTracker
+	sizes      *objectsizes.Sizes
+	maxBody    int64
+	grace      time.Duration
+	serializer runtime.NegotiatedSerializer
+}
+
+// NewMemory returns a Memory of half of GOMEMLIMIT, or of 192 MiB if that is not set. A user has at most a third of
+// it.
+func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes) *Memory {
+	maxBody := config.MaxRequestBodyBytes
+	if maxBody <= 0 { // as the handlers understand it
+		maxBody = math.MaxInt64 / (byteCost + valueCost) / 2
+	}
+	total := int64(memoryTotal)
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		total = limit / 2
+	}
+	return &Memory{
+		budget: budget.New(total, total/memoryUsers), perUser: total / memoryUsers, bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
+		read: semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}), counts: config.StorageObjectCountTracker,
+		sizes: sizes, maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
+	}
+}
+
+// WithLimit must follow authorization. It reads bodies of up to the library's limit before the request waits, so
+// that slow clients hold no memory that others wait for. Requests for which streams returns true read their body
+// themselves and are not limited.
+func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		if !ok || !info.IsResourceRequest || streams(info) {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		if info.Verb == "watch" {
+			m.initialize(handler, w, req, info)
+			return
+		}
+		cost, size := m.objectsCost(req, info), int64(0)
+		if writes.Has(info.Verb) {
+			if size = req.ContentLength; size < 0 || size > m.maxBody {
+				size = m.maxBody
+			}
+		}
+		release, err := m.admit(req, cost, size)
+		if err != nil {
+			responsewriters.RespondWithError(w, req, err, m.serializer)
+			return
+		}
+		defer release()
+		if writes.Has(info.Verb) {
+			var stop func()
+			req, stop = m.untilEnd(req)
+			defer stop()
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events since a version.
+func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request, info *genericapirequest.RequestInfo) {
+	cost := initialByteCost * m.sizes.Largest(resourceOf(info))
+	if cost <= smallCost {
+		handler.ServeHTTP(w, req)
+		return
+	}
+	// Those that wait have seats of priority and fairness, for which others wait.
+	leave, pause := func() {}, laterPause
+	if initialEvents(req.URL.Query()) {
+		place, err := m.watches.Take(req.Context(), userName(req))
+		if err != nil {
+			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches of this user begin at once", 2), m.serializer)
+			return
+		}
+		leave, pause = place, initialPause
+	}
+	giveBack, err := m.take(req, cost)
+	if err != nil {
+		leave()
+		responsewriters.RespondWithError(w, req, err, m.serializer)
+		return
+	}
+	var released atomic.Bool
+	release := sync.OnceFunc(func() {
+		released.Store(true)
+		giveBack()
+		leave()
+	})
+	defer release()
+	defer time.AfterFunc(maxInitial, release).Stop()
+	sent := &initialWriter{ResponseWriter: w, release: release, released: &released, pause: pause}
+	ctx := utilflowcontrol.WithInitializationSignal(req.Context(), &initialSignal{req.Context(), sent})
+	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
+}
+
+// initialEvents reports whether a watch sends the objects there are. The library takes any number that is 0 for one, and any other text
+// than "false" and "0" for true.
+func initialEvents(query url.Values) bool {
+	version, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
+	if err != nil || version == 0 {
+		return true
+	}
+	send := query["sendInitialEvents"]
+	return len(send) > 0 && send[0] != "false" && send[0] != "0"
+}
+
+// initialSignal implements utilflowcontrol.InitializationSignal: the storage signals that all initial events are on their way.
+type initialSignal struct {
+	ctx context.Context // with the signal of priority and fairness
+	w   *initialWriter
+}
+
+func (s *initialSignal) Signal() {
+	s.w.signalled.Store(true)
+	time.AfterFunc(s.w.pause, s.w.releaseIdle)
+	utilflowcontrol.WatchInitialized(s.ctx)
+}
+
+// Wait is for priority and fairness, which has a signal of its own.
+func (s *initialSignal) Wait() {}
+
+// initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there are no more.
+type initialWriter struct {
+	http.ResponseWriter
+	release  func()
+	released *atomic.Bool
+	pause    time.Duration
+	// unsent is set while something is written and not flushed.
+	signalled, unsent atomic.Bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *initialWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *initialWriter) Write(p []byte) (int, error) {
+	w.unsent.Store(true)
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *initialWriter) Flush() {
+	w.ResponseWriter.(http.Flusher).Flush()
+	if w.unsent.Swap(false) && w.signalled.Load() {
+		w.release()
+	}
+}
+
+// releaseIdle gives the memory of a watch back that has nothing to send.
+func (w *initialWriter) releaseIdle() {
+	switch {
+	case w.released.Load():
+	case w.unsent.Load():
+		time.AfterFunc(w.pause, w.releaseIdle)
+	default:
+		w.release()
+	}
+}
+
+// admit reads the body of a request, if it has one of up to size bytes, and waits for the memory that the request needs.
+func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err error) {
+	body, leave := []byte(nil), func() {}
+	if size > 0 {
+		if body, leave, err = m.readBody(req); err != nil {
+			return nil, err
+		}
+	}
+	bodyCost, err := encodingOf(req).cost(body)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	giveBack, err := m.take(req, cost+bodyCost)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func() { giveBack(); leave() }, nil
+}
+
+// readBody returns the body, and leaves it, and what is too long, to the handler. It waits for a place for a long one, which leave gives back.
+func (m *Memory) readBody(req *http.Request) (body []byte, leave func(), err error) {
+	read := func(limit int64) error {
+		more, err := io.ReadAll(io.LimitReader(req.Body, limit-int64(len(body))))
+		body = append(body, more...)
+		switch {
+		case errors.Is(err, errGaveWay):
+			return apierrors.NewTooManyRequests(fmt.Sprintf("read the body: %v", err), 1)
+		case err != nil:
+			return apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
+		}
+		return nil
+	}
+	if err := read(longBody); err != nil {
+		return nil, nil, err
+	}
+	leave = func() {}
+	if len(body) == longBody {
+		if leave, err = m.bodyPlace(req); err != nil {
+			return nil, nil, err
+		}
+		if err := read(m.maxBody + 1); err != nil {
+			leave()
+			return nil, nil, err
+		}
+	}
+	req.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), req.Body))
+	return body, leave, nil
+}
+
+// bodyPlace waits for a place for a long body.
+func (m *Memory) bodyPlace(req *http.Request) (leave func(), err error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	defer waits(ctx, cancel)()
+	place, err := m.bodies.Take(ctx, userName(req))
+	if err != nil {
+		return nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
+	}
+	if err := m.read.Acquire(ctx, 1); err != nil {
+		place()
+		return nil, apierrors.NewTooManyRequests("too many long bodies", 1)
+	}
+	return func() { m.read.Release(1); place() }, nil
+}
+
+func userName(req *http.Request) string {
+	if user, ok := genericapirequest.UserFrom(req.Context()); ok {
+		return user.GetName()
+	}
+	return ""
+}
+
+// take waits for a share of the memory. A small one needs none.
+func (m *Memory) take(req *http.Request, cost int64) (release func(), err error) {
+	if cost <= smallCost {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	defer cancel(nil)
+	defer waits(ctx, func() { cancel(errGaveWay) })()
+	if release, err = m.budget.Take(ctx, userName(req), min(cost, m.perUser)); err != nil {
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("wait for memory: %v", err), 1)
+	}
+	return release, nil
+}
+
+// untilEnd returns a write whose handler does not return before its work ends, if that takes no longer than the grace. The library has a
+// goroutine for the work, and leaves it alone when the client goes away, or at the end of ?timeout: it would have no seat and no memory of
+// the budget. Call stop when the handler has returned.
+func (m *Memory) untilEnd(req *http.Request) (write *http.Request, stop func()) {
+	client := req.Context()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
+	grace := time.Now().Add(m.grace)
+	gone := context.AfterFunc(client, func() {
+		select {
+		case <-time.After(time.Until(grace)):
+		case <-ctx.Done():
+		}
+		cancel(context.Cause(client))
+	})
+	return req.WithContext(ctx), func() {
+		gone()
+		cancel(nil)
+	}
+}
+
+// objectsCost returns what the stored objects cost that a request reads or changes.
+func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestInfo) int64 {
+	factor := int64(1)
+	if pretty(req) {
+		factor = prettyCost
+	}
+	switch {
+	case info.Verb == "list", info.Verb == "deletecollection":
+		return m.listCost(req, info, factor)
+	case info.Verb == "get":
+		return factor * objectByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name)
+	case info.Name != "":
+		return changedByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name)
+	}
+	return 0
+}
+
+func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo, factor int64) int64 {
+	of := resourceOf(info)
+	if !m.sizes.Known(of) {
+		return 0
+	}
+	// What was known at last does where that is old.
+	stats, err := m.counts.Get(of.String())
+	if errors.Is(err, flowcontrolrequest.ObjectCountNotFoundErr) {
+		return m.perUser // the server has just started
+	}
+	objects, query := stats.ObjectCount, req.URL.Query()
+	var options metav1.ListOptions
+	fromEtcd := metav1.Convert_url_Values_To_v1_ListOptions(&query, &options, nil) != nil // which the handler rejects
+	if result, err := delegator.ShouldDelegateListMeta(&options, delegator.CacheWithoutSnapshots{}); err != nil || result.ShouldDelegate {
+		fromEtcd = true
+	}
+	selects := options.LabelSelector != "" || options.FieldSelector != ""
+	// The library returns all objects that it has in its cache for resourceVersion=0, and reads more than it returns with a selector.
+	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
+		objects = min(objects, options.Limit)
+	}
+	largest := m.sizes.Largest(of)
+	if info.Name != "" && info.Namespace != "" {
+		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
+	}
+	if info.Verb == "list" && !fromEtcd && factor == 1 && !transformed(req.Header.Get("Accept")) {
+		return objects * listedCost
+	}
+	// Those that are returned may be the largest.
+	size := objects * largest
+	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
+		size = min(size, stats.ObjectCount*average)
+	}
+	return factor * (size*wholeByteCost + objects*wholeObjectCost)
+}
+
+func resourceOf(info *genericapirequest.RequestInfo) schema.GroupResource {
+	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+}
+
+// pretty reports whether JSON may be indented in the response.
+func pretty(req *http.Request) bool {
+	if asked := req.URL.Query().Get("pretty"); asked != "" {
+		yes, _ := strconv.ParseBool(asked)
+		return yes || strings.Contains(req.Header.Get("Accept"), "pretty")
+	}
+	for _, agent := range []string{"curl", "Wget", "Mozilla/5.0"} {
+		if strings.HasPrefix(req.UserAgent(), agent) {
+			return true
+		}
+	}
+	return strings.Contains(req.Header.Get("Accept"), "pretty")
+}
+
+// transformed reports whether the header Accept asks for a Table or for the metadata alone.
+func transformed(accept string) bool {
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		if clause.Params["as"] != "" {
+			return true
+		}
+	}
+	return false
+}

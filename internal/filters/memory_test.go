@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/objectsizes"
+	"example.com/extension-apiserver/pkg/registry"
+)
+
+// largestObject is the size of the object large of testMemory. All others of the resource have 64 KiB at the most, as far as is known.
+const largestObject, otherObject = 1_500_000, 64 << 10
+
+// testMemory knows a resource with 10,000 objects of 10 kB on average, one with 100 of 10 kB, and one that is not counted yet.
+func testMemory(t *testing.T) *Memory {
+	t.Helper()
+	counts, sizes := flowcontrolrequest.NewStorageObjectCountTracker(), objectsizes.New()
+	counts.Set("many.example.com", storage.Stats{ObjectCount: 10_000, EstimatedAverageObjectSizeBytes: 10_000})
+	counts.Set("few.example.com", storage.Stats{ObjectCount: 100, EstimatedAverageObjectSizeBytes: 10_000})
+	counts.Set("elsewhere.example.com", storage.Stats{ObjectCount: 100})
+	for resource, size := range map[string]int{"many": largestObject, "few": 10_000, "new": 0} {
+		of := schema.GroupResource{Group: "example.com", Resource: resource}
+		options, err := sizes.Observe(registry.Unconnected{}).GetRESTOptions(of, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), make([]byte, size), value.DefaultContext("/"+resource+"/ns/large")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return NewMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20, Serializer: testCodecs, RequestTimeout: time.Minute}, sizes)
+}
+
+// memoryRequest is a request of a user.
+func memoryRequest(ctx context.Context, name string, info genericapirequest.RequestInfo, query, accept, contentType string, body io.Reader) *http.Request {
+	info.IsResourceRequest, info.APIGroup = true, "example.com"
+	ctx = genericapirequest.WithUser(genericapirequest.WithRequestInfo(ctx, &info), &user.DefaultInfo{Name: name})
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/?"+query, body)
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Content-Type", contentType)
+	return req
+}
+
+// TestCostOfObjects: a list costs something for each object, and more if it is not streamed; other requests by the size of their object.
+func TestCostOfObjects(t *testing.T) {
+	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
+	const size, streamed = 100_000_000 * wholeByteCost, 10_000 * listedCost
+	const all = size + 10_000*wholeObjectCost
+	for _, tc := range []struct {
+		verb, resource, query, accept, agent string
+		want                                 int64
+	}{
+		{"list", "many", "resourceVersion=5", "application/json", "", streamed},
+		{"list", "many", "resourceVersion=0", "application/vnd.kubernetes.protobuf", "", streamed},
+		{"list", "many", "", table, "", all},
+		{"list", "many", "", metadata, "", all},
+		{"list", "many", "limit=500", table, "", size + 500*wholeObjectCost}, // these may be the largest
+		{"list", "many", "limit=10", table, "", 10 * (largestObject*wholeByteCost + wholeObjectCost)},
+		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
+		{"list", "many", "limit=-1", table, "", all},
+		{"list", "few", "resourceVersion=0", "", "", streamed / 100},
+		{"list", "new", "", table, "", memoryTotal / memoryUsers},
+		{"list", "elsewhere", "", table, "", 0},
+		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", "", all},
+		{"list", "many", "limit=10000&resourceVersion=1", "", "", all},
+		{"list", "many", "limit=1&resourceVersion=1&labelSelector=a", "", "", all},
+		{"list", "many", "limit=1&continue=x", "", "", largestObject*wholeByteCost + wholeObjectCost},
+		{"list", "many", "pretty=1", "", "", prettyCost * all},
+		{"list", "many", "pretty=0&resourceVersion=0", "", "curl/8", streamed},
+		{"list", "many", "", "", "curl/8", prettyCost * all},
+		{"list", "many", "pretty=0", "application/json;pretty=1", "", prettyCost * all},
+		{"deletecollection", "many", "", "application/json", "", all},
+		{"get", "many/large", "", table, "", objectByteCost * largestObject},
+		{"get", "many/large", "", "", "Mozilla/5.0", prettyCost * objectByteCost * largestObject},
+		{"get", "many/other", "", "", "", objectByteCost * otherObject},
+		{"get", "few/large", "", "", "", objectByteCost * 10_000},
+		{"get", "elsewhere/large", "", "", "", 0},
+		{"patch", "many/large", "", "", "", changedByteCost * largestObject},
+		{"update", "many/large", "", "", "", changedByteCost * largestObject},
+		{"delete", "many/large", "", "", "", changedByteCost * largestObject},
+		{"list", "many/other", "", table, "", otherObject*wholeByteCost + wholeObjectCost},
+		{"create", "many", "", "", "", 0},
+	} {
+		req := memoryRequest(t.Context(), "ann", genericapirequest.RequestInfo{}, tc.query, tc.accept, "", nil)
+		req.Header.Set("User-Agent", tc.agent)
+		resource, name, _ := strings.Cut(tc.resource, "/")
+		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: resource, Namespace: "ns", Name: name}
+		if got := testMemory(t).objectsCost(req, info); got != tc.want {
+			t.Errorf("%s %s?%s as %q of %q: got %d, want %d", tc.verb, tc.resource, tc.query, tc.accept, tc.agent, got, tc.want)
+		}
+	}
+}
+
+// TestMemory: costly requests wait for each other, others do not, and the handler reads the whole body.
+func TestMemory(t *testing.T) {
+	values := strings.Repeat(`"a":1,`, maxValues) // for which a third of the memory is not enough
+	for name, tc := range map[string]struct {
+		verb, contentType, body string
+		chunked                 bool
+		inside                  int // of four
+	}{
+		"many values":              {"create", "application/json", values, false, 3},
+		"many values, no type":     {"patch", "", values, false, 3},
+		"many values, chunked":     {"update", "application/json", values, true, 3},
+		"few values":               {"create", "application/json", strings.Repeat("x", 100<<10), false, 4},
+		"few values, chunked":      {"create", "application/json", "{}", true, 4},
+		"too long":                 {"create", "application/json", strings.Repeat("x", 4<<20), false, 4},
+		"protobuf":                 {"create", "application/vnd.kubernetes.protobuf", protobufValues(maxValues), false, 3},
+		"YAML":                     {"patch", "application/apply-patch+yaml", strings.Repeat("a:\n", maxValues), false, 3},
+		"a list":                   {"deletecollection", "", "", false, 3},
+		"a read with a body":       {"list", "application/json", values, false, 4},
+		"a stream with a body":     {"connect", "application/json", values, false, 4},
+		"a stream of a write verb": {"create", "application/octet-stream", values, false, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, inside, leave := testMemory(t), 0, make(chan struct{})
+				streams := func(info *genericapirequest.RequestInfo) bool { return info.Subresource == "stream" }
+				handler := m.WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					inside++
+					body, err := io.ReadAll(req.Body)
+					if string(body) != tc.body || err != nil {
+						t.Errorf("the handler reads %d bytes and %v, want the whole body of %d", len(body), err, len(tc.body))
+					}
+					<-leave
+				}), streams)
+				for i := range 4 {
+					info := genericapirequest.RequestInfo{Verb: tc.verb, Resource: "many"}
+					if strings.HasPrefix(name, "a read") {
+						info.Resource = "few"
+					}
+					if strings.HasPrefix(name, "a stream") {
+						info.Subresource = "stream"
+					}
+					req := memoryRequest(t.Context(), fmt.Sprint("user", i), info, "", "", tc.contentType, strings.NewReader(tc.body))
+					if tc.chunked {
+						req.ContentLength = -1
+					}
+					go handler.ServeHTTP(httptest.NewRecorder(), req)
+				}
+				synctest.Wait()
+				if inside != tc.inside {
+					t.Errorf("%d handlers run, want %d", inside, tc.inside)
+				}
+				close(leave)
+				synctest.Wait()
+				if inside != 4 {
+					t.Errorf("%d handlers ran, want all", inside)
+				}
+			})
+		})
+	}
+}
+
+// TestBodiesOfUser: a user with too many long bodies waits, and then gets 429; another does not.
+func TestBodiesOfUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, leave := testMemory(t), make(chan struct{})
+		handler := m.WithLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }), func(*genericapirequest.RequestInfo) bool { return false })
+		read := 0
+		send := func(name string) *httptest.ResponseRecorder {
+			rec, body := httptest.NewRecorder(), strings.NewReader(strings.Repeat("x", 200<<10))
+			go handler.ServeHTTP(rec, memoryRequest(t.Context(), name, genericapirequest.RequestInfo{Verb: "create", Resource: "many"}, "", "", "", body))
+			synctest.Wait()
+			if body.Len() == 0 {
+				read++
+			}
+			return rec
+		}
+		for range userBodies + waitingBodies {
+			send("mallory")
+		}
+		if read != userBodies {
+			t.Errorf("%d bodies are in memory, want %d", read, userBodies)
+		}
+		refused, other := send("mallory"), send("ann")
+		if read != userBodies+1 {
+			t.Errorf("%d bodies are in memory with that of another user, want %d", read, userBodies+1)
+		}
+		close(leave)
+		synctest.Wait()
+		if refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" || other.Code != http.StatusOK {
+			t.Errorf("got %d %s, and %d for another; want 429 and 200", refused.Code, refused.Body, other.Code)
+		}
+	})
+}
+
+// TestInitialEvents: a watch has memory until its initial events are sent, and only if it sends some.
+func TestInitialEvents(t *testing.T) {
+	for query, want := range map[string]int64{
+		"":                   initialByteCost * largestObject,
+		"resourceVersion=0":  initialByteCost * largestObject,
+		"resourceVersion=00": initialByteCost * largestObject,
+		"resourceVersion=5":  initialByteCost * largestObject,
+		"sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan": initialByteCost * largestObject,
+		"sendInitialEvents=1&resourceVersion=5&resourceVersionMatch=NotOlderThan":    initialByteCost * largestObject,
+	} {
+		for _, end := range []string{"flush", "pause", "never"} {
+			synctest.Test(t, func(t *testing.T) {
+				m, fairness := testMemory(t), utilflowcontrol.NewInitializationSignal()
+				has := func(when string, want int64) {
+					t.Helper()
+					if got := m.budget.Taken(); got != want {
+						t.Errorf("%q, %s: the watch has %d %s, want %d", query, end, got, when, want)
+					}
+				}
+				req := memoryRequest(utilflowcontrol.WithInitializationSignal(t.Context(), fairness), "ann",
+					genericapirequest.RequestInfo{Verb: "watch", Resource: "many"}, query, "", "", nil)
+				m.WithLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					w.(http.Flusher).Flush() // the head
+					has("at its beginning", want)
+					switch end {
+					case "flush":
+						utilflowcontrol.WatchInitialized(req.Context())
+						fairness.Wait()
+						_, _ = w.Write([]byte("an event"))
+						<-time.After(2 * initialPause)
+						has("before its events are flushed", want)
+						w.(http.Flusher).Flush()
+					case "pause":
+						utilflowcontrol.WatchInitialized(req.Context())
+						fairness.Wait()
+						has("before the pause", want)
+						<-time.After(2 * initialPause)
+					case "never":
+						<-time.After(maxInitial + time.Second)
+					}
+					synctest.Wait()
+					has("after its initial events", 0)
+				}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
+			})
+		}
+	}
+}
+
+// TestWritesEnd: the handler of a write does not see for a while that its client is gone, so it keeps its seat until its work ends.
+func TestWritesEnd(t *testing.T) {
+	for verb, want := range map[string]time.Duration{
+		"create": maxGrace, "patch": maxGrace, "update": maxGrace, "delete": maxGrace, "deletecollection": maxGrace, "list": time.Second, "get": time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			testMemory(t).WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				<-req.Context().Done()
+				if after := time.Since(began); after != want || !errors.Is(context.Cause(req.Context()), context.DeadlineExceeded) {
+					t.Errorf("%s: the context ends after %s with %v, want %s", verb, after, context.Cause(req.Context()), want)
+				}
+			}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(),
+				memoryRequest(ctx, "ann", genericapirequest.RequestInfo{Verb: verb, Resource: "few"}, "", "", "", nil))
+		})
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	"example.com/extension-apiserver/internal/patch"
+)
+
+const (
+	// maxMetadata is the number of entries that each list and map of an object's metadata may have. The library has no limit.
+	maxMetadata = 5000
+	// fewMetadata is the number of entries that the library may validate. The time that it takes to join n errors grows with the square of n.
+	fewMetadata = 100
+	// shortList is the number of elements that the library may find duplicates among. The time that generated validation takes grows with
+	// the cube of their number.
+	shortList = 1000
+	// maxMetadataErrors is the number of errors in a response.
+	maxMetadataErrors = 100
+)
+
+// WithObjectLimits returns admission that rejects objects with 422 which the library would validate for minutes,
+// before it calls plugins.
+func WithObjectLimits(plugins admission.Interface, patches *Patches) admission.Interface {
+	return limitObjects{plugins, patches}
+}
+
+type limitObjects struct {
+	admission.Interface
+	patches *Patches
+}
+
+// Handles implements admission.Interface.
+func (l limitObjects) Handles(operation admission.Operation) bool {
+	return operation == admission.Create || operation == admission.Update || l.Interface.Handles(operation)
+}
+
+// Admit implements admission.MutationInterface.
+func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	object, err := meta.Accessor(a.GetObject())
+	if err == nil && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update) {
+		old, _ := meta.Accessor(a.GetOldObject())
+		errs := metadataErrors(object, old)
+		longest := patch.LongestList(a.GetObject())
+		// A patch can add to what is stored.
+		if longest > maxList && (a.GetOldObject() == nil || longest > patch.LongestList(a.GetOldObject())) {
+			errs = append(errs, field.Forbidden(field.NewPath("object"), fmt.Sprintf("a list would have %d elements, and may have %d", longest, maxList)))
+		}
+		if len(errs) > 0 {
+			return apierrors.NewInvalid(a.GetKind().GroupKind(), object.GetName(), errs)
+		}
+		if longest > shortList {
+			if err := l.unique(a, o); err != nil {
+				return err
+			}
+		}
+	}
+	if plugins, ok := l.Interface.(admission.MutationInterface); ok && l.Interface.Handles(a.GetOperation()) {
+		return plugins.Admit(ctx, a, o)
+	}
+	return nil
+}
+
+// unique returns an error if the schema does not allow a duplicate that the object has.
+func (l limitObjects) unique(a admission.Attributes, o admission.ObjectInterfaces) error {
+	versioned, err := o.GetObjectConvertor().ConvertToVersion(a.GetObject(), a.GetKind().GroupVersion())
+	if err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
+	if err != nil {
+		return err
+	}
+	if err := l.patches.FitsSchema(content); err != nil {
+		misfit := field.Forbidden(field.NewPath("object"), "does not fit its schema: "+err.Error())
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{misfit})
+	}
+	return nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (l limitObjects) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if plugins, ok := l.Interface.(admission.ValidationInterface); ok && l.Interface.Handles(a.GetOperation()) {
+		return plugins.Validate(ctx, a, o)
+	}
+	return nil
+}
+
+// metadataErrors returns an error for each list and map that is too long, unless it was so before, and the first of the library's errors if
+// one is long. old is nil on create.
+func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
+	path := field.NewPath("metadata")
+	counts, before := metadataCounts(object), metadataCounts(old)
+	for i, name := range []string{"finalizers", "ownerReferences", "labels", "annotations", "managedFields"} {
+		most := maxMetadata
+		if name == ownersName {
+			most = patch.MaxOwners
+		}
+		if counts[i] > max(most, before[i]) {
+			errs = append(errs, field.TooMany(path.Child(name), counts[i], most))
+		}
+	}
+	controllers := 0
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.Controller != nil && *owner.Controller {
+			controllers++
+		}
+	}
+	// The library's error for each further one has all owners in it.
+	if controllers > 1 {
+		errs = append(errs, field.Invalid(path.Child("ownerReferences"), fmt.Sprintf("%d controllers", controllers),
+			"only one reference can have controller set to true"))
+	}
+	if len(errs) > 0 || slices.Max(counts[:]) <= fewMetadata {
+		return errs
+	}
+	errs = slices.Concat(
+		metav1validation.ValidateLabels(object.GetLabels(), path.Child("labels")),
+		apivalidation.ValidateAnnotations(object.GetAnnotations(), path.Child("annotations")),
+		apivalidation.ValidateOwnerReferences(object.GetOwnerReferences(), path.Child("ownerReferences")),
+		apivalidation.ValidateFinalizers(object.GetFinalizers(), path.Child("finalizers")),
+		metav1validation.ValidateManagedFields(object.GetManagedFields(), path.Child("managedFields")))
+	if more := len(errs) - maxMetadataErrors; more > 0 {
+		errs = append(errs[:maxMetadataErrors], field.Forbidden(path, fmt.Sprintf("there are %d more errors", more)))
+	}
+	return errs
+}
+
+// metadataCounts returns the numbers of finalizers, owners, labels, annotations and managers.
+func metadataCounts(object metav1.Object) (counts [5]int) {
+	if object == nil {
+		return counts
+	}
+	return [5]int{
+		len(object.GetFinalizers()), len(object.GetOwnerReferences()), len(object.GetLabels()), len(object.GetAnnotations()),
+		len(object.GetManagedFields()),
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// TestLimitObjects: metadata that the library would validate for minutes is rejected, and what there was may stay.
+func TestLimitObjects(t *testing.T) {
+	many := func(n int, name string) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf(name, i))
+		}
+		return names
+	}
+	labels := map[string]string{}
+	for _, name := range many(200, "%d?") {
+		labels[name] = ""
+	}
+	managers := func(n int) metav1.ObjectMeta {
+		return metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, n)}
+	}
+	owners := make([]metav1.OwnerReference, 3)
+	for i := range owners[:2] {
+		yes := true
+		owners[i].Controller = &yes
+	}
+	const good = "example.com/f%d"
+	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(gvk, &metav1.PartialObjectMetadata{})
+	p := Patches{schemas: managedfields.NewDeducedTypeConverter()}
+	for name, tc := range map[string]struct {
+		object, old metav1.ObjectMeta
+		want        string
+	}{
+		"most":                   {metav1.ObjectMeta{Finalizers: many(maxMetadata, good)}, metav1.ObjectMeta{}, ""},
+		"too many":               {metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, metav1.ObjectMeta{}, "metadata.finalizers: Too many: 5001: must have at most 5000 items"},
+		"too many, as before":    {metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, ""},
+		"too many owners":        {metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, maxMetadata+1)}, metav1.ObjectMeta{}, "metadata.ownerReferences: Too many"},
+		"too many managers":      {metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, maxMetadata+1)}, metav1.ObjectMeta{}, "metadata.managedFields: Too many"},
+		"many that are invalid":  {metav1.ObjectMeta{Labels: labels}, metav1.ObjectMeta{}, "metadata: Forbidden: there are 100 more errors"},
+		"few that are invalid":   {metav1.ObjectMeta{Finalizers: []string{"?"}}, metav1.ObjectMeta{}, ""}, // the library's
+		"a long list":            {managers(maxList + 1), metav1.ObjectMeta{}, "a list would have 10001 elements, and may have 10000"},
+		"a longer list":          {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
+		"a long list, as before": {metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, ""},
+		"two controllers":        {metav1.ObjectMeta{OwnerReferences: owners}, metav1.ObjectMeta{}, `metadata.ownerReferences: Invalid value: "2 controllers"`},
+		"one controller":         {metav1.ObjectMeta{OwnerReferences: owners[1:]}, metav1.ObjectMeta{}, ""},
+	} {
+		for operation, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: &metav1.PartialObjectMetadata{ObjectMeta: tc.old}} {
+			if operation == admission.Create && len(tc.old.Finalizers)+len(tc.old.ManagedFields) > 0 {
+				continue
+			}
+			a := admission.NewAttributesRecord(&metav1.PartialObjectMetadata{ObjectMeta: tc.object}, old, gvk, "", "",
+				schema.GroupVersionResource{}, "", operation, nil, false, nil)
+			limits := limitObjects{admission.NewChainHandler(), &p}
+			err := limits.Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme))
+			if !limits.Handles(operation) || tc.want == "" && err != nil || tc.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s, %s: got %.300v, want %q", name, operation, err, tc.want)
+			}
+		}
+	}
+}
+
+// recordingPlugin handles deletions only.
+type recordingPlugin struct {
+	*admission.Handler
+	called []string
+}
+
+func (p *recordingPlugin) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	p.called = append(p.called, "admit")
+	return nil
+}
+
+func (p *recordingPlugin) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	p.called = append(p.called, "validate")
+	return nil
+}
+
+// TestLimitObjectsCallsPlugins: plugins are called for the operations that they handle.
+func TestLimitObjectsCallsPlugins(t *testing.T) {
+	for operation, want := range map[admission.Operation]string{admission.Delete: "[admit validate]", admission.Create: "[]"} {
+		plugin := &recordingPlugin{Handler: admission.NewHandler(admission.Delete)}
+		limits := limitObjects{plugin, nil}
+		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "", operation, nil, false, nil)
+		for _, err := range []error{limits.Admit(t.Context(), a, nil), limits.Validate(t.Context(), a, nil)} {
+			if err != nil {
+				t.Errorf("%s: %v", operation, err)
+			}
+		}
+		if got := fmt.Sprint(plugin.called); got != want {
+			t.Errorf("%s: got the calls %s, want %s", operation, got, want)
+		}
+	}
+}

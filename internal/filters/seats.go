@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// patience is how long a request waits for a seat until those of others that are idle give way.
+	patience = 100 * time.Millisecond
+	// mostIdle is how long a request may have waited for its client or for memory when it gives way.
+	mostIdle = 300 * time.Millisecond
+	// idleSeats of a user need not give way: as many as the library gives to one list.
+	idleSeats = 10
+	// idleChecks is how often it is decided who gives way.
+	idleChecks = 50 * time.Millisecond
+)
+
+// errGaveWay is the end of a request that waited for its client, or for memory, while others waited for its seats.
+var errGaveWay = errors.New("others waited for the seats of this request")
+
+// seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long as its client takes to read the response, up
+// to a minute for each piece of it. Here requests that wait for their clients, or for memory, give way to those of other users.
+type seats struct {
+	utilflowcontrol.Interface
+
+	mutex    sync.Mutex
+	taken    map[*seat]struct{}
+	waiting  map[*seat]struct{} // for seats
+	checking bool
+}
+
+// NewSeats returns a flow controller that takes seats from requests which wait for their client or for memory, if
+// others wait for them.
+func NewSeats(flowControl utilflowcontrol.Interface) utilflowcontrol.Interface {
+	return newSeats(flowControl)
+}
+
+func newSeats(flowControl utilflowcontrol.Interface) *seats {
+	return &seats{Interface: flowControl, taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
+}
+
+// seat is what a request has of its priority level, or waits for.
+type seat struct {
+	level, user string
+	width       int
+	since       time.Time // when it began to wait for its seats, or took them
+
+	mutex     sync.Mutex
+	idle      time.Duration // without the wait that goes on
+	idleSince time.Time
+	interrupt func() // ends the wait that goes on, if there is one
+	finished  bool
+}
+
+type seatKey struct{}
+
+// withSeat returns a context in which the request counts what it waits for.
+func withSeat(ctx context.Context) context.Context {
+	return context.WithValue(ctx, seatKey{}, &seat{width: 1})
+}
+
+// waits notes that a request waits for its client, or for memory, until done is called. interrupt ends the wait. It must not block.
+func waits(ctx context.Context, interrupt func()) (done func()) {
+	s, ok := ctx.Value(seatKey{}).(*seat)
+	if !ok {
+		return func() {}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.finished {
+		return func() {}
+	}
+	s.idleSince, s.interrupt = time.Now(), interrupt
+	return func() {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.idle += time.Since(s.idleSince)
+		s.interrupt = nil
+	}
+}
+
+// neverInterrupt is for the end of a request: what the library's timeout left behind may still wait, on a connection that serves others.
+func neverInterrupt(ctx context.Context) {
+	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.finished, s.interrupt = true, nil
+	}
+}
+
+// mayGiveWay returns whether the request waits, and has waited for long.
+func (s *seat) mayGiveWay() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.interrupt != nil && s.idle+time.Since(s.idleSince) >= mostIdle
+}
+
+func (s *seat) giveWay() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.interrupt != nil {
+		s.interrupt()
+	}
+}
+
+// Handle implements utilflowcontrol.Interface.
+func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest,
+	noteFn func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	workEstimator func() flowcontrolrequest.WorkEstimate, queueNoteFn fairqueuing.QueueNoteFn, execFn func()) {
+	seat, ok := ctx.Value(seatKey{}).(*seat)
+	if !ok {
+		s.Interface.Handle(ctx, digest, noteFn, workEstimator, queueNoteFn, execFn)
+		return
+	}
+	seat.user = digest.User.GetName()
+	s.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, distinguisher string) {
+		seat.level = level.Name
+		noteFn(schema, level, distinguisher)
+	}, func() flowcontrolrequest.WorkEstimate {
+		estimate := workEstimator()
+		seat.width = estimate.MaxSeats()
+		return estimate
+	}, func(inQueue bool) {
+		s.queue(seat, inQueue)
+		queueNoteFn(inQueue)
+	}, func() {
+		s.take(seat)
+		defer s.leave(seat)
+		execFn()
+	})
+}
+
+// queue notes that a request waits for its seats, or does not any more.
+func (s *seats) queue(seat *seat, inQueue bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !inQueue {
+		delete(s.waiting, seat)
+		return
+	}
+	seat.since = time.Now()
+	s.waiting[seat] = struct{}{}
+	if !s.checking {
+		s.checking = true
+		go s.check()
+	}
+}
+
+func (s *seats) take(seat *seat) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	seat.since = time.Now()
+	s.taken[seat] = struct{}{}
+}
+
+func (s *seats) leave(seat *seat) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.taken, seat)
+}
+
+// check ends idle requests for as long as others wait for seats.
+func (s *seats) check() {
+	ticker := time.NewTicker(idleChecks)
+	defer ticker.Stop()
+	for range ticker.C {
+		s.mutex.Lock()
+		s.checking = len(s.waiting) > 0
+		more, idle := s.checking, s.idle()
+		s.mutex.Unlock()
+		for _, seat := range idle {
+			klog.InfoS("Ending a request that waits for its client or for memory, since others wait for its seats", "user", seat.user,
+				"priorityLevel", seat.level, "seats", seat.width)
+			seat.giveWay()
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// idle returns the requests that give way: of each user the ones that began last, and leave idleSeats.
+func (s *seats) idle() []*seat {
+	type flow struct{ level, user string }
+	impatient := map[string]map[string]bool{} // the users of each priority level
+	for seat := range s.waiting {
+		if time.Since(seat.since) >= patience {
+			if impatient[seat.level] == nil {
+				impatient[seat.level] = map[string]bool{}
+			}
+			impatient[seat.level][seat.user] = true
+		}
+	}
+	flows := map[flow][]*seat{}
+	for seat := range s.taken {
+		users := impatient[seat.level]
+		if len(users) > 1 || len(users) == 1 && !users[seat.user] {
+			if seat.mayGiveWay() {
+				flows[flow{seat.level, seat.user}] = append(flows[flow{seat.level, seat.user}], seat)
+			}
+		}
+	}
+	var all []*seat
+	for _, of := range flows {
+		slices.SortFunc(of, func(a, b *seat) int { return a.since.Compare(b.since) })
+		left := idleSeats
+		for _, seat := range of {
+			if left -= seat.width; left < 0 {
+				all = append(all, seat)
+			}
+		}
+	}
+	return all
+}

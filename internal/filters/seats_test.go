@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// oneLevel is a priority level that has a seat for each request until it is full.
+type oneLevel struct {
+	utilflowcontrol.Interface
+	full bool
+}
+
+func (l *oneLevel) Handle(ctx context.Context, _ utilflowcontrol.RequestDigest, noteFn func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	workEstimator func() flowcontrolrequest.WorkEstimate, queueNoteFn fairqueuing.QueueNoteFn, execFn func()) {
+	noteFn(nil, &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "level"}}, "")
+	workEstimator()
+	if l.full {
+		queueNoteFn(true)
+		<-ctx.Done()
+		queueNoteFn(false)
+		return
+	}
+	execFn()
+}
+
+// TestGiveWay: requests that wait for their clients end while others wait for seats, the last ones first; those that work do not, nor does
+// the first that a user has.
+func TestGiveWay(t *testing.T) {
+	type request struct {
+		user  string
+		width uint64
+		busy  bool          // works all the time
+		after time.Duration // when it begins to wait for its client, for less than a second
+	}
+	for name, tc := range map[string]struct {
+		running []request
+		waiting []string
+		want    []int // those of the running that give way
+	}{
+		"nobody waits":             {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, nil, nil},
+		"the same user waits":      {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, []string{"a"}, nil},
+		"another waits":            {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, []string{"b"}, []int{1}},
+		"both wait":                {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, []string{"a", "b"}, []int{1}},
+		"one is not much":          {[]request{{user: "a", width: 10}}, []string{"b"}, nil},
+		"one is wider than others": {[]request{{user: "a", width: 11}}, []string{"b"}, []int{0}},
+		"twelve narrow ones":       {slices.Repeat([]request{{user: "a", width: 1}}, 12), []string{"b"}, []int{10, 11}},
+		"of two users":             {[]request{{user: "a", width: 10}, {user: "b", width: 10}, {user: "b", width: 1}}, []string{"c"}, []int{2}},
+		"those that work":          {[]request{{user: "a", width: 10, busy: true}, {user: "a", width: 10, busy: true}}, []string{"b"}, nil},
+		"one that works counts for nothing": {[]request{{user: "a", width: 10, busy: true}, {user: "a", width: 10}, {user: "a", width: 10}},
+			[]string{"b"}, []int{2}},
+		"one that waits for a moment": {[]request{{user: "a", width: 10}, {user: "a", width: 10, after: 900 * time.Millisecond}}, []string{"b"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				level := &oneLevel{}
+				s := newSeats(level)
+				ctx, end := context.WithTimeout(t.Context(), time.Second)
+				defer end()
+				send := func(name string, width uint64, serve func(context.Context)) {
+					ctx := withSeat(ctx)
+					go s.Handle(ctx, utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name}},
+						func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
+						func() flowcontrolrequest.WorkEstimate { return flowcontrolrequest.WorkEstimate{InitialSeats: width} },
+						func(bool) {}, func() { serve(ctx) })
+					synctest.Wait()
+					<-time.After(time.Millisecond)
+				}
+				gaveWay := make(chan int, len(tc.running))
+				for i, r := range tc.running {
+					send(r.user, r.width, func(ctx context.Context) {
+						<-time.After(r.after)
+						if !r.busy {
+							ended := make(chan struct{})
+							defer waits(ctx, func() { gaveWay <- i; close(ended) })()
+							select {
+							case <-ended:
+								return
+							case <-ctx.Done():
+							}
+						}
+						<-ctx.Done()
+					})
+				}
+				level.full = true
+				for _, name := range tc.waiting {
+					send(name, 1, func(context.Context) { t.Error("it has a seat") })
+				}
+				<-ctx.Done()
+				synctest.Wait()
+				close(gaveWay)
+				var got []int
+				for i := range gaveWay {
+					got = append(got, i)
+				}
+				slices.Sort(got)
+				if fmt.Sprint(got) != fmt.Sprint(tc.want) {
+					t.Errorf("%v gave way, want %v", got, tc.want)
+				}
+				<-time.After(2 * idleChecks)
+				s.mutex.Lock()
+				defer s.mutex.Unlock()
+				if len(s.taken)+len(s.waiting) > 0 || s.checking {
+					t.Errorf("%d requests have seats and %d wait, and it is checked: %v; want none", len(s.taken), len(s.waiting), s.checking)
+				}
+			})
+		})
+	}
+}
+
+// TestNeverInterrupt: what waits after the end of its request is left alone.
+func TestNeverInterrupt(t *testing.T) {
+	ctx := withSeat(t.Context())
+	seat := ctx.Value(seatKey{}).(*seat)
+	fail := func() { t.Error("it is interrupted") }
+	before := waits(ctx, fail)
+	neverInterrupt(ctx)
+	seat.giveWay()
+	before()
+	after := waits(ctx, fail)
+	seat.giveWay()
+	after()
+}

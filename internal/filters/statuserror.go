@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+type refusalKey struct{}
+
+// SetStatusError sets the error that the response to a request has. It is for authorizers: the library responds to
+// their errors with 500 and no Status, and with 403 when it checks the permission to impersonate.
+func SetStatusError(ctx context.Context, err *apierrors.StatusError) {
+	if refusal, ok := ctx.Value(refusalKey{}).(*atomic.Pointer[apierrors.StatusError]); ok {
+		refusal.Store(err)
+	}
+}
+
+// WithStatusErrors responds with the error of SetStatusError in the place of 500 or 403. It must precede
+// authentication.
+func WithStatusErrors(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		refusal := &atomic.Pointer[apierrors.StatusError]{}
+		req = req.WithContext(context.WithValue(req.Context(), refusalKey{}, refusal))
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&refusalWriter{ResponseWriter: w, answer: func() bool {
+			err := refusal.Load()
+			if err != nil {
+				responsewriters.RespondWithError(w, req, err, serializer)
+			}
+			return err != nil
+		}}), req)
+	})
+}
+
+type refusalWriter struct {
+	http.ResponseWriter
+	answer   func() bool
+	answered bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *refusalWriter) WriteHeader(status int) {
+	if (status == http.StatusInternalServerError || status == http.StatusForbidden) && w.answer() {
+		w.answered = true
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *refusalWriter) Write(p []byte) (int, error) {
+	if w.answered {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics/testutil"
+)
+
+// echoes is a server whose handler takes the connection over and then runs session; returned gets a
+// value when the filters of a request have ended.
+func echoes(t *testing.T, l *LongRunning, returned chan<- string, session func(context.Context, net.Conn)) *httptest.Server {
+	t.Helper()
+	connect := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/panic" {
+			panic("in the handler")
+		}
+		if req.Header.Get("Upgrade") == "" || req.URL.Path == "/plain" {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		session(req.Context(), conn)
+	})
+	chain := l.WithUpgradeLimit(connect, testCodecs)
+	chain = l.admit(t, chain)
+	ts := httptest.NewServer(WithDeadlines(WithPanicRecovery(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer func() { returned <- req.URL.Path }()
+		info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "gadgets", Subresource: "console"}
+		ctx := genericapirequest.WithRequestInfo(req.Context(), info)
+		ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "ann"})
+		chain.ServeHTTP(w, req.WithContext(ctx))
+	}), l.panics), time.Second, nobody))
+	t.Cleanup(ts.Close)
+	return ts
+}
+
+// upgrade asks for an upgrade and returns the connection with the status; 0 is a connection that was closed.
+func upgrade(t *testing.T, ts *httptest.Server, path string) (conn net.Conn, status int) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ts.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer ann\r\n\r\n", path); err != nil {
+		t.Fatal(err)
+	}
+	// Not buffered beyond the answer: what follows is the session's.
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+	if err != nil {
+		return conn, 0
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
+		t.Error("429 has no Retry-After")
+	}
+	return conn, resp.StatusCode
+}
+
+// TestDetachUpgrades: the filters of a request end with the upgrade, while its session goes on for
+// longer than they would allow; the session ends when the right to it does.
+func TestDetachUpgrades(t *testing.T) {
+	c := &caller{name: "ann"}
+	l := newLasting(c)
+	l.period, l.limit = 100*time.Millisecond, time.Hour
+	returned, cause, goOn := make(chan string, 10), make(chan error, 10), make(chan struct{})
+	ts := echoes(t, l, returned, func(ctx context.Context, conn net.Conn) {
+		<-goOn
+		if err := ctx.Err(); err != nil {
+			t.Errorf("the context of the session: got %v, want it to go on", context.Cause(ctx))
+		}
+		_, err := io.WriteString(conn, "still here")
+		if err != nil {
+			t.Errorf("write after the deadline of the request: %v", err)
+		}
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+	})
+	conn, status := upgrade(t, ts, "/")
+	if status != http.StatusSwitchingProtocols {
+		t.Fatalf("upgrade: got %d, want 101", status)
+	}
+	<-returned
+	// Longer than the timeout of the request, which is its deadline for writes too.
+	<-time.After(1500 * time.Millisecond)
+	close(goOn)
+	said := make([]byte, len("still here"))
+	if _, err := io.ReadFull(conn, said); err != nil {
+		t.Fatalf("read from the session: %v", err)
+	}
+	c.denied = errors.New("role gone")
+	if err := <-cause; !strings.Contains(fmt.Sprint(err), "taken away: role gone") {
+		t.Errorf("the session ended with %v, want the right that was taken away", err)
+	}
+}
+
+// TestUpgradesOfUser: a user has so many upgraded connections and no more; one that ends makes room.
+func TestUpgradesOfUser(t *testing.T) {
+	returned, end := make(chan string, 2*userUpgrades), make(chan struct{})
+	ts := echoes(t, newLasting(&caller{name: "ann"}), returned, func(context.Context, net.Conn) { <-end })
+	for i := range userUpgrades {
+		if _, status := upgrade(t, ts, "/"); status != http.StatusSwitchingProtocols {
+			t.Fatalf("upgrade %d: got %d, want 101", i, status)
+		}
+	}
+	_, status := upgrade(t, ts, "/")
+	if status != http.StatusTooManyRequests {
+		t.Errorf("one more: got %d, want 429 with Retry-After", status)
+	}
+	end <- struct{}{}
+	for deadline := time.Now().Add(time.Minute); ; {
+		if _, status := upgrade(t, ts, "/"); status == http.StatusSwitchingProtocols {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no upgrade although a session ended")
+		}
+	}
+	close(end)
+}
+
+// TestUpgradeWithoutSession: requests that are not upgraded end as all do, and a panic reaches no other request.
+func TestUpgradeWithoutSession(t *testing.T) {
+	returned, ended := make(chan string, 10), make(chan struct{}, 10)
+	ts := echoes(t, newLasting(&caller{name: "ann"}), returned, func(context.Context, net.Conn) {
+		defer func() { ended <- struct{}{} }()
+		panic("in the session")
+	})
+	if _, status := upgrade(t, ts, "/plain"); status != http.StatusTeapot {
+		t.Errorf("not upgraded: got %d, want the answer of the handler", status)
+	}
+	if _, status := upgrade(t, ts, "/panic"); status != 0 {
+		t.Errorf("panic before the upgrade: got %d, want the connection closed", status)
+	}
+	before, err := testutil.GetCounterMetricValue(PanicCounter("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, status := upgrade(t, ts, "/"); status != http.StatusSwitchingProtocols {
+		t.Errorf("upgrade: got %d, want 101", status)
+	}
+	<-ended
+	for deadline := time.Now().Add(time.Minute); ; {
+		after, err := testutil.GetCounterMetricValue(PanicCounter("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after == before+1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("panics counted: got %v, want %v", after, before+1)
+		}
+	}
+	if _, status := upgrade(t, ts, "/plain"); status != http.StatusTeapot {
+		t.Errorf("after the panic: got %d, want the server to go on", status)
+	}
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/munnerz/goautoneg"
+	"go.yaml.in/yaml/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/fairness"
+	"example.com/extension-apiserver/internal/patch"
+)
+
+// maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this
+// parser too. etcd takes objects of up to 1.5 MiB.
+const maxYAML = 1 << 20
+
+// Responses in YAML.
+const (
+	// maxYAMLAnswer is the size in bytes of the JSON that one is made of, yamlAnswerByteCost what each byte costs in memory.
+	maxYAMLAnswer      = 512 << 10
+	yamlAnswerByteCost = 170
+	// maxYAMLDepth is the number of levels: each line begins with two blanks for each.
+	maxYAMLDepth = 100
+	// userYAML and allYAML are how many are made at a time.
+	userYAML, allYAML = 8, 32
+)
+
+// writes are the verbs of the requests whose bodies the library decodes.
+var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
+
+// WithYAMLLimit limits the YAML that is decoded to 1 MiB without aliases; other bodies get 413 or 400. It must
+// follow authorization, and reads only bodies that a handler decodes. A document of 1.5 MB can stand for 500 MB with
+// aliases; kubectl resolves them itself (CVE-2019-11253).
+func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		// Every media type that the library may decode as YAML has the word in it.
+		if !ok || !info.IsResourceRequest || !writes.Has(info.Verb) || !strings.Contains(strings.ToLower(req.Header.Get("Content-Type")), "yaml") {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		body, err := readYAML(req)
+		if err == nil {
+			err = checkNodes(body)
+		}
+		if err != nil {
+			responsewriters.RespondWithError(w, req, err, serializer)
+			return
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// yamlReads are the verbs of reads whose answers WithYAMLResponseLimit bounds.
+var yamlReads = sets.New("get", "list")
+
+// WithYAMLResponseLimit limits responses as YAML to 512 KiB of JSON, because the library parses the JSON with its
+// YAML parser, which takes 1.7 GiB for 10 MiB. A longer response to a read is 406. A longer response to a write
+// stays JSON, since the write is done. The filter makes the library respond with JSON wherever the client accepts
+// YAML. kubectl requests JSON and writes YAML itself.
+func (m *Memory) WithYAMLResponseLimit(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
+	serializer := m.serializer
+	waiting := fairness.New(fairness.Limits{PerKey: userYAML, Total: allYAML, Reserved: 1})
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		accept := req.Header.Get("Accept")
+		withoutYAML, yaml := jsonForYAML(accept)
+		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) && !writes.Has(info.Verb) || !yaml || streams(info) {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		asJSON := req.Clone(req.Context())
+		asJSON.Header.Set("Accept", withoutYAML)
+		options, ok := negotiation.NegotiateMediaTypeOptions(accept, serializer.SupportedMediaTypes(), everyForm{})
+		if !ok || options.Accepted.MediaType != runtime.ContentTypeYAML {
+			handler.ServeHTTP(w, asJSON)
+			return
+		}
+		asJSON.Header.Del("Accept-Encoding")
+		leave, err := waiting.Take(req.Context(), userName(req))
+		if err != nil {
+			responsewriters.RespondWithError(w, asJSON, apierrors.NewTooManyRequests("too many responses as YAML at once; ask for JSON", 1), serializer)
+			return
+		}
+		defer leave()
+		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
+		handler.ServeHTTP(answer, asJSON)
+		switch {
+		case answer.passed:
+			return
+		case answer.body.Len() == 0 && !answer.tooLong:
+			_ = answer.pass()
+			return
+		}
+		switch err := answer.writeYAML(req, w, m); {
+		case err == nil:
+		case answer.write:
+			_ = answer.pass() // it is done
+		default:
+			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
+			responsewriters.RespondWithError(w, asJSON, err, serializer)
+		}
+	})
+}
+
+// jsonForYAML returns the header Accept with JSON in the place of YAML, and whether YAML was in it, as the
+// library reads the header.
+func jsonForYAML(accept string) (withoutYAML string, yaml bool) {
+	var clauses []string
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		if clause.Type+"/"+clause.SubType == runtime.ContentTypeYAML {
+			yaml, clause.SubType = true, "json"
+		}
+		words := []string{clause.Type + "/" + clause.SubType, fmt.Sprintf("q=%g", clause.Q)}
+		for name, value := range clause.Params {
+			words = append(words, name+"="+value)
+		}
+		clauses = append(clauses, strings.Join(words, ";"))
+	}
+	return strings.Join(clauses, ","), yaml
+}
+
+// jsonAnswer is an answer of up to maxYAML bytes.
+type jsonAnswer struct {
+	header  http.Header
+	status  int
+	body    bytes.Buffer
+	tooLong bool
+	// w gets the answer as it is if it is not JSON, or if it is a longer one to a write.
+	w      http.ResponseWriter
+	write  bool
+	passed bool
+}
+
+func (a *jsonAnswer) Header() http.Header    { return a.header }
+func (a *jsonAnswer) WriteHeader(status int) { a.status = status }
+
+func (a *jsonAnswer) Write(p []byte) (int, error) {
+	isJSON := strings.HasPrefix(a.header.Get("Content-Type"), runtime.ContentTypeJSON)
+	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAMLAnswer; {
+	case a.passed:
+		return a.w.Write(p)
+	case !isJSON, a.tooLong && a.write:
+		if err := a.pass(); err != nil {
+			return 0, err
+		}
+		return a.w.Write(p)
+	case a.tooLong:
+		return 0, errors.New("answer is too long for YAML")
+	}
+	return a.body.Write(p)
+}
+
+// pass writes what there is of the answer as it is.
+func (a *jsonAnswer) pass() error {
+	a.passed = true
+	maps.Copy(a.w.Header(), a.header)
+	a.w.WriteHeader(a.status)
+	_, err := a.w.Write(a.body.Bytes())
+	a.body = bytes.Buffer{}
+	return err
+}
+
+// writeYAML writes the answer to w, or returns an error before it has written anything.
+func (a *jsonAnswer) writeYAML(req *http.Request, w http.ResponseWriter, m *Memory) error {
+	if a.tooLong {
+		return notAcceptable(fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit",
+			maxYAMLAnswer))
+	}
+	if deep(a.body.Bytes()) {
+		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON", maxYAMLDepth))
+	}
+	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost)
+	if err != nil {
+		return err
+	}
+	data, err := sigsyaml.JSONToYAML(a.body.Bytes())
+	release()
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	maps.Copy(w.Header(), a.header)
+	w.Header().Set("Content-Type", runtime.ContentTypeYAML)
+	w.Header().Del("Content-Length")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(data)
+	return nil
+}
+
+func notAcceptable(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
+	}}
+}
+
+// deep reports whether JSON has more than maxYAMLDepth levels, or a text with so many brackets.
+func deep(body []byte) bool {
+	depth := 0
+	for _, c := range body {
+		switch c {
+		case '[', '{':
+			if depth++; depth > maxYAMLDepth {
+				return true
+			}
+		case ']', '}':
+			depth--
+		}
+	}
+	return false
+}
+
+// everyForm accepts what any resource may accept, such as ";as=Table".
+type everyForm struct{}
+
+func (everyForm) AllowsMediaTypeTransform(string, string, *schema.GroupVersionKind) bool { return true }
+func (everyForm) AllowsServerVersion(string) bool                                        { return true }
+func (everyForm) AllowsStreamSchema(string) bool                                         { return true }
+
+// readYAML returns the body of a request, or an error with the status 413 if it is too large.
+func readYAML(req *http.Request) ([]byte, error) {
+	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit for YAML, and for server-side apply, is %d bytes", maxYAML))
+	if req.ContentLength > maxYAML {
+		return nil, tooLarge
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxYAML+1))
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the body: %v", err))
+	case len(body) > maxYAML:
+		return nil, tooLarge
+	}
+	return body, nil
+}
+
+// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some, and with 413 for lists
+// that are too long. The library would store binary data as text, with the character U+FFFD for each byte that is not UTF-8.
+func checkNodes(body []byte) error {
+	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long list.
+	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
+	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":")) // in all lists and mappings
+	if !aliases && !bytes.ContainsRune(body, '!') && elements < patch.MaxOwners || json.Valid(body) {
+		return nil
+	}
+	var c bodyContent
+	var document yaml.Node
+	if err := yaml.Unmarshal(body, &document); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases and tags in the YAML: %v", err))
+	}
+	nodes := []*yaml.Node{&document}
+	for len(nodes) > 0 {
+		node := nodes[len(nodes)-1]
+		if node.Kind == yaml.AliasNode {
+			return apierrors.NewBadRequest(fmt.Sprintf("line %d: YAML aliases are not accepted; write the values out, or send JSON", node.Line))
+		}
+		if node.ShortTag() == "!!binary" {
+			return apierrors.NewBadRequest(fmt.Sprintf("line %d: the YAML tag !!binary is not accepted; write the text out", node.Line))
+		}
+		c.values++
+		switch node.Kind {
+		case yaml.SequenceNode:
+			c.addList(len(node.Content))
+		case yaml.MappingNode:
+			c.addFields(len(node.Content) / 2)
+			c.addOwners(node)
+		}
+		nodes = append(nodes[:len(nodes)-1], node.Content...)
+	}
+	return c.check()
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"example.com/extension-apiserver/internal/fairness"
+)
+
+var (
+	// newConnections bounds the connections in the handshake, and until the head of the first request in
+	// HTTP/1.1: each costs up to 200 KiB, for a handshake of maxHandshake that has only short certificates,
+	// which is 160 MiB of the 512 MiB that the manifests allow. kube-apiserver opens one for each console,
+	// many at a time after a restart. Those that are reserved for an address are accepted even when all
+	// others are taken: kube-apiserver and the kubelet get through while many addresses attack.
+	newConnections = fairness.Limits{PerKey: 400, Total: 800, Reserved: 10}
+	// otherConnections bounds those of clients that turned out not to be the front proxy. Each costs up
+	// to 1 MiB, for a head of maxHead that has only short fields: 200 MiB. Users of the API come through
+	// kube-apiserver.
+	otherConnections = fairness.Limits{PerKey: 100, Total: 200, Reserved: 10}
+)
+
+// maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates with
+// keys of 4096 bits, and more. crypto/tls takes 256 KiB, and parses 1,300 certificates.
+const maxHandshake = 16 << 10
+
+// maxBeginning is how many bytes a client may send in all before the end of the handshake is known: in
+// HTTP/1.1 that is with the head of the first request, in records of TLS.
+const maxBeginning = maxHandshake + maxHead + 16<<10
+
+// limitConnections closes the connections that are beyond the limits, before TLS.
+func limitConnections(listener net.Listener) *limitedListener {
+	return &limitedListener{listener, fairness.New(newConnections), fairness.New(otherConnections)}
+}
+
+type limitedListener struct {
+	net.Listener
+	accepted, others *fairness.Places
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &connection{Conn: conn, others: l.others, limit: maxHandshake}
+		if err := c.take(l.accepted); err == nil {
+			return c, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// connection is one of a client.
+type connection struct {
+	net.Conn
+	others      *fairness.Places
+	frontProxy  atomic.Bool
+	established atomic.Bool
+	limit       int // of the bytes to read until then
+	read        int
+	mutex       sync.Mutex
+	closed      bool
+	places      []func() // that are given back; the first is that of the handshake
+}
+
+// take takes a place as long as the connection is open.
+func (c *connection) take(places *fairness.Places) error {
+	release, err := places.Take(context.Background(), fairness.Host(c.RemoteAddr().String()))
+	if err != nil {
+		return err
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.closed {
+		release()
+		return net.ErrClosed
+	}
+	c.places = append(c.places, release)
+	return nil
+}
+
+// Read implements net.Conn.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.established.Load() {
+		if c.read += n; c.read > c.limit {
+			return 0, fmt.Errorf("the client sent more than %d bytes at the beginning", c.limit)
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.mutex.Lock()
+	c.closed = true
+	for _, release := range c.places {
+		release()
+	}
+	c.places = nil
+	c.mutex.Unlock()
+	return c.Conn.Close()
+}
+
+// identified is called in the handshake, when it is known whether the client has the certificate of the
+// front proxy, whose connections have no limit, but not yet whether it has the key. The error says that
+// there are too many of others.
+func (c *connection) identified(frontProxy bool) error {
+	c.frontProxy.Store(frontProxy)
+	c.limit = maxBeginning
+	if frontProxy {
+		return nil
+	}
+	if err := c.take(c.others); err != nil {
+		return fmt.Errorf("connection of %s: %w", c.RemoteAddr(), err)
+	}
+	return nil
+}
+
+// establish is called after the handshake, which proved the key.
+func (c *connection) establish() {
+	if c.established.Swap(true) {
+		return
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if len(c.places) > 0 {
+		c.places[0]()
+		c.places = c.places[1:]
+	}
+}
+
+type connectionKey struct{}
+
+// withConnection is for http.Server.ConnContext.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, underTLS(conn))
+}
+
+// underTLS returns the connection of ours that a connection of the server is made of; nil if there is none.
+func underTLS(conn net.Conn) *connection {
+	if tlsConn, ok := conn.(*tls.Conn); ok {
+		conn = tlsConn.NetConn()
+	}
+	c, _ := conn.(*connection)
+	return c
+}
+
+// connectionState is for http.Server.ConnState, which tells of the first request in HTTP/1.1.
+func connectionState(conn net.Conn, state http.ConnState) {
+	if c := underTLS(conn); c != nil && state == http.StateActive {
+		c.establish()
+	}
+}
+
+// FromFrontProxy returns whether the request came on a connection of the front proxy.
+func FromFrontProxy(ctx context.Context) bool {
+	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	return conn != nil && conn.frontProxy.Load()
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"example.com/extension-apiserver/internal/fairness"
+)
+
+// TestS40CountedConnection: a connection is counted until it is closed, once, and closed when it is beyond the limits.
+func TestS40CountedConnection(t *testing.T) {
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	l := &limitedListener{inner, fairness.New(fairness.Limits{PerKey: 1}), fairness.New(fairness.Limits{PerKey: 1})}
+	dial := func() net.Conn {
+		t.Helper()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	accepted := make(chan net.Conn, 1)
+	accept := func() {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- conn
+	}
+	go accept()
+	dial()
+	first := <-accepted
+	go accept()
+	if _, err := dial().Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a second connection: got %v, want it closed", err)
+	}
+	for range 2 {
+		_ = first.Close()
+	}
+	dial()
+	second := <-accepted
+	go accept()
+	if _, err := dial().Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a connection beside one that was let in: got %v, want it closed", err)
+	}
+	_ = second.Close()
+	dial()
+	third := (<-accepted).(*connection)
+	// The certificate of the front proxy is public: its key is proved at the end of the handshake.
+	if err := third.identified(true); err != nil {
+		t.Fatal(err)
+	}
+	go accept()
+	if _, err := dial().Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a connection beside one that has not proved its key: got %v, want it closed", err)
+	}
+	third.establish()
+	third.establish()
+	dial()
+	fourth := (<-accepted).(*connection)
+	if err := fourth.identified(false); err != nil {
+		t.Fatal(err)
+	}
+	fourth.establish()
+	go accept()
+	dial()
+	if err := (<-accepted).(*connection).identified(false); err == nil {
+		t.Error("a second connection of a client that is not the front proxy was let in")
+	}
+}
+
+// TestConnectionBeginning: a client can send so much, and no more, until it has proved its key.
+func TestConnectionBeginning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*connection)
+		want    int
+	}{
+		"in the handshake": {func(*connection) {}, maxHandshake},
+		"identified":       {func(c *connection) { _ = c.identified(true) }, maxBeginning},
+		"established":      {func(c *connection) { _ = c.identified(true); c.establish() }, 4 * maxBeginning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := net.Pipe()
+			defer client.Close()
+			c := &connection{Conn: server, limit: maxHandshake}
+			tc.prepare(c)
+			go func() {
+				_, _ = client.Write(make([]byte, 4*maxBeginning))
+				_ = client.Close()
+			}()
+			got, piece := 0, make([]byte, 1<<10)
+			for err := error(nil); err == nil; {
+				var n int
+				n, err = c.Read(piece)
+				got += n
+			}
+			_ = c.Close()
+			if got != tc.want {
+				t.Errorf("got %d bytes, want %d", got, tc.want)
+			}
+		})
+	}
+}
