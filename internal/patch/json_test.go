@@ -10,11 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestJSON: a patch is refused if the product of its operations and of the elements of its longest value is too large.
+// TestJSON: a patch is refused if its operations may move too many elements.
 func TestJSON(t *testing.T) {
 	list := func(n int) string { return `{"op":"add","path":"/x","value":[` + strings.Repeat("0,", n-1) + `0]}` }
 	text := func(n int) string { return `{"op":"add","path":"/x","value":"\"` + strings.Repeat(",", n) + `"}` }
-	inserts := func(n int) string { return strings.Repeat(`,{"op":"add","path":"/x/0","value":1}`, n) }
+	at := func(n int, op, index string) string {
+		return strings.Repeat(fmt.Sprintf(`,{"op":%q,"path":"/x/%s","value":1,"from":"/x"}`, op, index), n)
+	}
+	inserts := func(n int) string { return at(n, "add", "0") }
 	for name, tc := range map[string]struct {
 		patch   string
 		refused bool
@@ -22,8 +25,13 @@ func TestJSON(t *testing.T) {
 		"no JSON":              {"[", false},
 		"no list":              {"{}", false},
 		"a long list":          {list(1_000_000), false},
-		"many operations":      {"[" + list(10) + inserts(9000) + "]", false},
-		"a text with commas":   {"[" + text(1_000_000) + inserts(9000) + "]", false},
+		"many insertions":      {"[" + list(10) + inserts(4000) + "]", false},
+		"too many insertions":  {"[" + list(10) + inserts(9000) + "]", true},
+		"from the end":         {"[" + list(10) + at(9000, "add", "-1") + "]", true},
+		"many copies":          {"[" + list(10) + at(9000, "copy", "+5") + "]", true},
+		"many at the end":      {"[" + list(10) + at(9000, "add", "-") + "]", false},
+		"many replacements":    {"[" + list(10) + at(9000, "replace", "0") + "]", false},
+		"a text with commas":   {"[" + text(1_000_000) + inserts(4000) + "]", false},
 		"both":                 {"[" + list(1_000_000) + inserts(9000) + "]", true},
 		"both, in the middle":  {"[" + list(1) + inserts(4000) + "," + list(1_000_000) + inserts(4000) + "]", true},
 		"under another key":    {`[{"op":"add","path":"/x","value":0,"VALUE":[` + strings.Repeat("0,", 1_000_000) + `0]}` + inserts(9000) + "]", true},
@@ -38,7 +46,7 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
-	if _, err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "21, multiplied by the number of elements and fields in a value, 1000000,") {
-		t.Errorf("got %v, want both numbers", err)
+	if _, err := JSON(fmt.Appendf(nil, "[%s%s]", list(1_000_000), inserts(20))); err == nil || !strings.Contains(err.Error(), "the 21 operations of a JSON patch, 20 of them insertions, with up to 1000000 elements") {
+		t.Errorf("got %v, want all numbers", err)
 	}
 }

@@ -136,6 +136,7 @@ func TestGeneratedRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	before := peakMemory(t)
 	sent, statuses, most, mostTime := 0, map[int]int{}, 0, time.Duration(0)
 	for began := time.Now(); time.Since(began) < lasts && !t.Failed(); sent++ {
 		user, r := generator{rand.New(rand.NewPCG(seed, uint64(sent)))}.request() //nolint:gosec // it can be repeated
@@ -149,7 +150,8 @@ func TestGeneratedRequests(t *testing.T) {
 	if killed, err := container.killed(); killed > 0 || err != nil {
 		t.Errorf("the kernel killed %d processes: %v", killed, err)
 	}
-	t.Logf("%d requests, %d at a time, with seed %d: statuses %v; the costliest took %d MiB, or %s", sent, generatedAtATime, seed, statuses, most>>10, cmp.Or(mostTime, 0))
+	t.Logf("%d requests, %d at a time, with seed %d: statuses %v; the costliest took %d MiB, or %s; the server has %d MiB, %d before",
+		sent, generatedAtATime, seed, statuses, most>>10, cmp.Or(mostTime, 0), peakMemory(t)>>10, before>>10)
 }
 
 // costOf sends a request several times at a time, and returns the memory in KiB and the CPU time that each cost.
