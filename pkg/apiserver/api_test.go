@@ -54,7 +54,16 @@ func addToScheme(scheme *runtime.Scheme) error {
 }
 
 // testCodecs are those of testAPI.
-var testCodecs = NewOptions(testAPI).codecs
+// mustOptions returns the options of an API that is valid.
+func mustOptions(api API) *Options {
+	o, err := NewOptions(api)
+	if err != nil {
+		panic(err)
+	}
+	return o
+}
+
+var testCodecs = mustOptions(testAPI).codecs
 
 // TestValidateAPI: everything that is wrong with an API is said at once, before anything is started.
 func TestValidateAPI(t *testing.T) {

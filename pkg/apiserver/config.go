@@ -3,12 +3,9 @@
 package apiserver
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -16,7 +13,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics"
@@ -37,70 +33,31 @@ type serverConfig struct {
 	trust          *authentication.Trust
 	authentication *authentication.Authenticator
 	longRunning    *filters.LongRunning
-	etcd           usedEtcd
+	etcd           etcd
 	draining       filters.Draining
 	patches        filters.Patches
 	sizes          *objectsizes.Sizes
 	alarms         *alarms
 }
 
-// usedEtcd is the etcd of the server. Its functions are set if it is in this process.
-type usedEtcd struct {
-	transport storagebackend.TransportConfig
-	failed    <-chan error
-	closeEtcd func()
-}
-
-func (e usedEtcd) close() {
-	if e.closeEtcd != nil {
-		e.closeEtcd()
+// config turns the options into the configuration of a server for the cluster and the etcd, both of which must respond.
+func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
+	c := &serverConfig{
+		options: o, generic: genericapiserver.NewRecommendedConfig(o.codecs), panics: filters.PanicCounter(o.api.Name),
+		permissions: newPermissions(in.core, in.unserved, in.reviews...), etcd: storage,
 	}
-}
-
-// config asks the cluster what it needs to know, starts the embedded etcd if there is to be one, and turns the options
-// into a configuration. On an error everything that was started is stopped again.
-func (o *Options) config(ctx context.Context) (_ *serverConfig, err error) {
-	if err := o.checkPort(ctx); err != nil {
-		return nil, err
-	}
-	delegated, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
-	if err != nil {
-		return nil, err
-	}
-	// The informers run as the user of --kubeconfig, which can be another: it is their rights that count.
-	core, err := newClient(o.Recommended.CoreAPI.CoreAPIKubeconfigPath)
-	if err != nil {
-		return nil, err
-	}
-	if err := waitForTrust(ctx, delegated, o.Trust.tolerated(), o.api.Name); err != nil {
-		return nil, err
-	}
-	off, err := findUnserved(core)
-	if err != nil {
-		return nil, err
-	}
-	reviews, err := o.reviews(delegated)
-	if err != nil {
-		return nil, err
-	}
-	c := &serverConfig{generic: genericapiserver.NewRecommendedConfig(o.codecs), options: o, panics: filters.PanicCounter(o.api.Name), permissions: newPermissions(core, off, reviews...)}
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			c.etcd.close()
-		}
-	}()
-	if err := o.applyStorage(ctx, c); err != nil {
+	if err := o.applyStorage(c); err != nil {
 		return nil, err
 	}
 	o.applyDescription(c.generic)
 	if err := o.ServerRun.ApplyTo(&c.generic.Config); err != nil {
 		return nil, fmt.Errorf("apply request limits: %w", err)
 	}
-	o.switchOff(off)
-	if err := o.applyRecommended(c, delegated); err != nil {
+	o.switchOff(in.unserved)
+	if err := o.applyRecommended(c, in.authentication); err != nil {
 		return nil, err
 	}
 	c.generic.AddReadyzChecks(c.permissions)
@@ -187,33 +144,6 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 	}
 }
 
-// reviews are what the server must be allowed to ask kube-apiserver, each with the credentials that it is asked with.
-func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
-	authorization, err := newClient(o.Recommended.Authorization.RemoteKubeConfigFile)
-	if err != nil {
-		return nil, err
-	}
-	needed := []need{{accessReviews, authorization}, {trustReads, authentication}}
-	if o.Trust.BearerTokens {
-		needed = append(needed, need{tokenReviews, authentication})
-	}
-	return needed, nil
-}
-
-// checkPort finds out early, and in words of its own, that the port is taken; the library does after etcd has started.
-func (o *Options) checkPort(ctx context.Context) error {
-	serving := o.Recommended.SecureServing
-	if serving.PermitPortSharing || serving.PermitAddressSharing {
-		return nil
-	}
-	address := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop what listens there", err)
-	}
-	return l.Close()
-}
-
 // applyDescription sets what the server says of itself: versions and OpenAPI.
 func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
@@ -249,19 +179,10 @@ func (o *Options) applyTraces(c *serverConfig) error {
 	return nil
 }
 
-// applyStorage starts the embedded etcd or checks that the external one answers, and sets how objects are stored.
-func (o *Options) applyStorage(ctx context.Context, c *serverConfig) error {
+// applyStorage sets how objects are stored in the etcd.
+func (o *Options) applyStorage(c *serverConfig) error {
 	etcdOptions := *o.Etcd
-	if o.embedded() {
-		endpoint, failed, closeEtcd, err := o.api.EmbeddedEtcd.Start(ctx, o.DataDir)
-		if err != nil {
-			return err
-		}
-		c.etcd = usedEtcd{failed: failed, closeEtcd: closeEtcd}
-		etcdOptions.StorageConfig.Transport.ServerList = []string{endpoint}
-	} else if err := waitForEtcd(ctx, etcdOptions.StorageConfig.Transport); err != nil {
-		return err
-	}
+	etcdOptions.StorageConfig.Transport = c.etcd.transport
 	// The library sets these two only for storage that is made in its own way, or in kube-apiserver. Without the tracker, priority
 	// and fairness takes every list for a small one.
 	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
@@ -275,7 +196,6 @@ func (o *Options) applyStorage(ctx context.Context, c *serverConfig) error {
 	}
 	c.sizes = objectsizes.New()
 	c.generic.RESTOptionsGetter = c.sizes.Observe(c.generic.RESTOptionsGetter)
-	c.etcd.transport = etcdOptions.StorageConfig.Transport
 	c.alarms = newAlarms()
 	c.generic.AddReadyzChecks(c.alarms)
 	return nil

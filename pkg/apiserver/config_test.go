@@ -24,7 +24,7 @@ func TestCheckPort(t *testing.T) {
 		{"shared", true, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := NewOptions(testAPI)
+			o := mustOptions(testAPI)
 			o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
 			o.Recommended.SecureServing.BindPort = taken.Addr().(*net.TCPAddr).Port
 			o.Recommended.SecureServing.PermitPortSharing = tc.share

@@ -22,7 +22,10 @@ func ExampleAPI_Validate() {
 // A server can be part of another program. Its options are those of the command serve.
 func ExampleRun() {
 	run := func(ctx context.Context) error {
-		options := apiserver.NewOptions(sample.API())
+		options, err := apiserver.NewOptions(sample.API())
+		if err != nil {
+			return err
+		}
 		options.DataDir = "/var/lib/extension-apiserver"
 		options.Recommended.CoreAPI.CoreAPIKubeconfigPath = "server.kubeconfig"
 		options.Recommended.SecureServing.ServerCert.CertKey.CertFile = "tls.crt"

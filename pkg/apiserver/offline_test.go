@@ -47,7 +47,7 @@ func startOffline(t *testing.T, api API, change func(*serverConfig), handlers ma
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := NewOptions(api)
+	o := mustOptions(api)
 	o.DataDir = filepath.Join(dir, "data")
 	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = stubKubeAPIServer(t, dir)
 	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
@@ -58,7 +58,16 @@ func startOffline(t *testing.T, api API, change func(*serverConfig), handlers ma
 	if errs := o.Validate(); len(errs) != 0 {
 		t.Fatal(errors.Join(errs...))
 	}
-	config, err := o.config(t.Context())
+	in, err := o.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage, err := o.startEtcd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(storage.stop)
+	config, err := o.config(in, storage)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -62,10 +61,18 @@ var setGates = sync.OnceValue(func() error {
 	)
 })
 
-// NewOptions returns the defaults of a server for the API. Validate reports what is wrong with the API, too.
-func NewOptions(api API) *Options {
-	utilruntime.Must(setGates())
-	scheme, _ := api.newScheme() // Validate reports what is wrong with it
+// NewOptions returns the default options of a server for the API, or what is invalid in the API.
+func NewOptions(api API) (*Options, error) {
+	if err := api.Validate(); err != nil {
+		return nil, err
+	}
+	if err := setGates(); err != nil {
+		return nil, err
+	}
+	scheme, err := api.newScheme()
+	if err != nil {
+		return nil, err
+	}
 	codecs := serializer.NewCodecFactory(scheme)
 	recommended := genericoptions.NewRecommendedOptions("", nil)
 	recommended.Etcd = nil
@@ -110,7 +117,7 @@ func NewOptions(api API) *Options {
 		api:         api,
 		scheme:      scheme,
 		codecs:      codecs,
-	}
+	}, nil
 }
 
 // Flags returns the flags in the sections of the help text.
@@ -175,9 +182,6 @@ func (o *Options) Complete() {
 // Validate returns everything that is wrong, in the order of the sections of the help text, more or less. It sets the
 // feature gates, since what is right depends on them.
 func (o *Options) Validate() []error {
-	if err := o.api.Validate(); err != nil {
-		return []error{err}
-	}
 	var errs []error
 	gates := o.ServerRun.ComponentGlobalsRegistry.Set()
 	if gates != nil {

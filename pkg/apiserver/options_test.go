@@ -24,7 +24,7 @@ import (
 
 // TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
 func TestDefaults(t *testing.T) {
-	o := NewOptions(testAPI)
+	o := mustOptions(testAPI)
 	for _, tc := range []struct {
 		name      string
 		got, want any
@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 func TestWithoutEmbeddedEtcd(t *testing.T) {
 	api := testAPI
 	api.EmbeddedEtcd = nil
-	o := NewOptions(api)
+	o := mustOptions(api)
 	if flag := o.StorageFlags().Lookup("data-dir"); flag != nil {
 		t.Errorf("flags: got --data-dir (%s), want none", flag.Usage)
 	}
@@ -66,7 +66,7 @@ func TestWithoutEmbeddedEtcd(t *testing.T) {
 // TestFlags: those that would let an operator weaken the trust are not there at all.
 func TestFlags(t *testing.T) {
 	all := sets.New[string]()
-	fss := NewOptions(testAPI).Flags()
+	fss := mustOptions(testAPI).Flags()
 	for _, fs := range fss.FlagSets {
 		fs.VisitAll(func(flag *pflag.Flag) { all.Insert(flag.Name) })
 	}
@@ -87,7 +87,7 @@ func TestFlags(t *testing.T) {
 // TestComplete: one kubeconfig serves all purposes, unless one has its own.
 func TestComplete(t *testing.T) {
 	for _, tc := range []struct{ own, want string }{{"", "main"}, {"other", "other"}} {
-		o := NewOptions(testAPI)
+		o := mustOptions(testAPI)
 		o.Recommended.CoreAPI.CoreAPIKubeconfigPath = "main"
 		o.Recommended.Authentication.RemoteKubeConfigFile = tc.own
 		o.Complete()
@@ -102,7 +102,7 @@ func TestComplete(t *testing.T) {
 
 // TestSwitchOff: a part whose API is not served is off, and the others are as they were.
 func TestSwitchOff(t *testing.T) {
-	o := NewOptions(testAPI)
+	o := mustOptions(testAPI)
 	o.switchOff(sets.New("ValidatingAdmissionPolicy"))
 	if !o.Recommended.Features.EnablePriorityAndFairness {
 		t.Error("priority and fairness: got off, want on")
@@ -157,7 +157,7 @@ func TestValidate(t *testing.T) {
 		{"valid with etcd", func(o *Options) {
 			o.Etcd.StorageConfig.Transport.ServerList, o.DataDir = []string{"https://127.0.0.1:2379"}, ""
 		}, nil},
-		{"nothing set", func(o *Options) { *o = *NewOptions(testAPI) }, []string{
+		{"nothing set", func(o *Options) { *o = *mustOptions(testAPI) }, []string{
 			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a kubeconfig file",
 			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR`,
 		}},
@@ -200,7 +200,7 @@ func TestValidate(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := NewOptions(testAPI)
+			o := mustOptions(testAPI)
 			o.DataDir = dir
 			o.Recommended.CoreAPI.CoreAPIKubeconfigPath = filepath.Join(dir, "kubeconfig")
 			certificate(o, "a/tls.crt", "a/tls.key")
@@ -226,22 +226,22 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOptionsOfBadAPI: who embeds a server, too, is told what is wrong with its API before anything is started.
-func TestOptionsOfBadAPI(t *testing.T) {
+// TestOptionsOfInvalidAPI: there are no options for an API that cannot be served.
+func TestOptionsOfInvalidAPI(t *testing.T) {
 	for name, change := range map[string]func(*Group){
 		"group of Kubernetes":  func(g *Group) { g.Name = "bad.k8s.io" },
 		"no registered kinds":  func(g *Group) { g.AddToScheme = nil },
 		"no version is stored": func(g *Group) { g.StorageVersion = "" },
 	} {
-		if got := NewOptions(withGroup(change)).Validate(); len(got) != 1 || !strings.HasPrefix(got[0].Error(), "the API cannot be served: ") {
-			t.Errorf("%s: got %v, want one error about the API", name, got)
+		if o, err := NewOptions(withGroup(change)); o != nil || err == nil || !strings.HasPrefix(err.Error(), "the API cannot be served: ") {
+			t.Errorf("%s: got %v and error %v, want an error about the API", name, o, err)
 		}
 	}
 }
 
 // TestGates: features of the library that cost more than they give are off, and can be switched on.
 func TestGates(t *testing.T) {
-	NewOptions(testAPI)
+	mustOptions(testAPI)
 	for _, gate := range []featuregate.Feature{
 		features.EtcdRangeStream, features.WatchListCompression, features.AllowUnsafeMalformedObjectDeletion,
 	} {

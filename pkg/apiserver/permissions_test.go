@@ -26,15 +26,15 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// cluster is a cluster that serves and grants everything except what is in its fields.
-type cluster struct {
+// fakeCluster is a cluster that serves and grants everything except what is in its fields.
+type fakeCluster struct {
 	unserved, denied sets.Set[string] // "namespaces", "list namespaces"
 	fails            error
 	slow             time.Duration
 	reviews          int
 }
 
-func (c *cluster) client() *fake.Clientset {
+func (c *fakeCluster) client() *fake.Clientset {
 	client := fake.NewClientset()
 	served := map[string]*metav1.APIResourceList{}
 	for _, api := range requiredAPIs {
@@ -75,7 +75,7 @@ func TestFindUnserved(t *testing.T) {
 		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"}, []string{"APIPriorityAndFairness"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			client := (&cluster{unserved: sets.New(tc.unserved...)}).client()
+			client := (&fakeCluster{unserved: sets.New(tc.unserved...)}).client()
 			off, err := findUnserved(client)
 			if err != nil {
 				t.Fatal(err)
@@ -94,7 +94,7 @@ func TestFindUnserved(t *testing.T) {
 
 // TestDiscoveryFails: an answer that does not come is not taken for "not served".
 func TestDiscoveryFails(t *testing.T) {
-	client := (&cluster{}).client()
+	client := (&fakeCluster{}).client()
 	broken := errors.New("no route")
 	client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
 	if off, err := findUnserved(client); off != nil || !errors.Is(err, broken) {
@@ -104,7 +104,7 @@ func TestDiscoveryFails(t *testing.T) {
 
 // TestPermissions: a missing rule is named, one that is granted makes all well, and one that is taken away is noticed.
 func TestPermissions(t *testing.T) {
-	c := &cluster{denied: sets.New("watch namespaces", "list flowschemas")}
+	c := &fakeCluster{denied: sets.New("watch namespaces", "list flowschemas")}
 	p := newPermissions(c.client(), nil)
 	check := func(when, want string) {
 		t.Helper()
@@ -146,7 +146,7 @@ func TestPermissionsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &cluster{denied: sets.New("get namespaces")}
+		c := &fakeCluster{denied: sets.New("get namespaces")}
 		p := newPermissions(c.client(), nil)
 		go p.run(ctx)
 		look := 0
@@ -176,8 +176,8 @@ func TestPermissionsPeriod(t *testing.T) {
 
 // TestGuardWrites: while a rule is missing, admission could not be applied, so nothing is written; reads go on.
 func TestGuardWrites(t *testing.T) {
-	denied := &cluster{denied: sets.New("list namespaces")}
-	granted := newPermissions((&cluster{}).client(), nil)
+	denied := &fakeCluster{denied: sets.New("list namespaces")}
+	granted := newPermissions((&fakeCluster{}).client(), nil)
 	missing := newPermissions(denied.client(), nil)
 	unchecked := newPermissions(denied.client(), nil)
 	granted.look(t.Context())

@@ -24,7 +24,7 @@ import (
 
 // TestQuotaPlugin: quota is on by default, and the last to be asked.
 func TestQuotaPlugin(t *testing.T) {
-	options := NewOptions(testAPI).Recommended.Admission
+	options := mustOptions(testAPI).Recommended.Admission
 	order := options.RecommendedPluginOrder
 	if slices.Index(order, "ResourceQuota") != len(order)-1 || options.DefaultOffPlugins.Has("ResourceQuota") {
 		t.Errorf("plugins %v without %v, want ResourceQuota last", order, options.DefaultOffPlugins.UnsortedList())
@@ -57,7 +57,7 @@ func TestQuota(t *testing.T) {
 	plugin.SetDrainedNotification(t.Context().Done())
 	plugin.SetExternalKubeClientSet(client)
 	plugin.SetExternalKubeInformerFactory(factory)
-	initializers, err := NewOptions(testAPI).Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{
+	initializers, err := mustOptions(testAPI).Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{
 		SharedInformerFactory: factory, ClientConfig: &rest.Config{},
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &cluster{}
+		c := &fakeCluster{}
 		p := newPermissions(c.client(), nil)
 		go p.run(ctx)
 		// The next look by itself is in a minute.
@@ -60,7 +60,7 @@ func TestSlowReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &cluster{slow: 300 * time.Millisecond}
+		c := &fakeCluster{slow: 300 * time.Millisecond}
 		p := newPermissions(c.client(), nil)
 		go p.run(ctx)
 		<-time.After(3 * silenceLimit)
@@ -75,7 +75,7 @@ func TestReviewUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &cluster{slow: silenceLimit / 5}
+		c := &fakeCluster{slow: silenceLimit / 5}
 		p := newPermissions(c.client(), nil)
 		p.unanswered(errors.New("no answer"))
 		go p.run(ctx)
@@ -114,7 +114,7 @@ func TestReason(t *testing.T) {
 	next := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionNoOpinion, "kubernetes.io/webhook: not on a Sunday", nil
 	})
-	a, err := NewOptions(testAPI).newAuthorizer(next, func() {})
+	a, err := mustOptions(testAPI).newAuthorizer(next, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestReason(t *testing.T) {
 func TestUserReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
-		a, err := NewOptions(testAPI).newAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		a, err := mustOptions(testAPI).newAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			if a.GetUser().GetName() == "ann" {
 				return authorizer.DecisionAllow, "", nil
 			}
@@ -172,11 +172,11 @@ func TestUserReviews(t *testing.T) {
 
 // TestReviewsAllowed: the right to ask for a verdict is looked for with the credentials that ask.
 func TestReviewsAllowed(t *testing.T) {
-	granted := &cluster{}
-	refused := &cluster{denied: sets.New("create subjectaccessreviews", "create tokenreviews", "watch configmaps")}
+	granted := &fakeCluster{}
+	refused := &fakeCluster{denied: sets.New("create subjectaccessreviews", "create tokenreviews", "watch configmaps")}
 	for _, tc := range []struct {
 		name          string
-		core, reviews *cluster
+		core, reviews *fakeCluster
 		want          string
 	}{
 		{"allowed", granted, granted, ""},

@@ -22,18 +22,13 @@ type apiServer struct {
 	authentication *authentication.Authenticator
 	permissions    *permissions
 	trust          *authentication.Trust
-	etcd           usedEtcd
+	etcd           etcd
 	draining       *filters.Draining
 	alarms         *alarms
 }
 
-// newServer installs the API groups. On an error the embedded etcd is stopped.
-func (c *serverConfig) newServer() (_ *apiServer, err error) {
-	defer func() {
-		if err != nil {
-			c.etcd.close()
-		}
-	}()
+// newServer installs the API groups.
+func (c *serverConfig) newServer() (*apiServer, error) {
 	// What watch caches count before their metrics are registered is lost, and the library registers them after the storage is made.
 	cachermetrics.Register()
 	storagemetrics.Register()
@@ -65,7 +60,6 @@ func (s *apiServer) run(ctx context.Context) error {
 	// Requests are served for a while after the context ended: until the last, trust is followed.
 	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	defer s.etcd.close()
 	if err := serving.ReplaceServer(served, s.generic, s.authentication.IsFrontProxy); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -89,9 +83,19 @@ func (s *apiServer) run(ctx context.Context) error {
 	return err
 }
 
-// Run is the whole way from validated options to the end of the server.
+// Run serves the API with the options, which must be complete and valid, until the context ends and all requests have a response. It returns
+// an error if the server cannot start, or if its etcd fails.
 func Run(ctx context.Context, o *Options) error {
-	config, err := o.config(ctx)
+	in, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	storage, err := o.startEtcd(ctx)
+	if err != nil {
+		return err
+	}
+	defer storage.stop()
+	config, err := o.config(in, storage)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +30,64 @@ const (
 	startTimeout   = 6 * time.Second
 	attemptTimeout = 3 * time.Second
 )
+
+// cluster is what a server needs of its cluster before it serves.
+type cluster struct {
+	// authentication and core are clients with the credentials of --authentication-kubeconfig and --kubeconfig. Informers use core.
+	authentication, core kubernetes.Interface
+	// unserved are the parts of the server that need an API which the cluster does not serve.
+	unserved sets.Set[string]
+	// reviews are what the server must be allowed to request.
+	reviews []need
+}
+
+// connect checks that the port is free, and waits until the cluster says whom the server trusts.
+func (o *Options) connect(ctx context.Context) (c cluster, err error) {
+	if err := o.checkPort(ctx); err != nil {
+		return c, err
+	}
+	if c.authentication, err = newClient(o.Recommended.Authentication.RemoteKubeConfigFile); err != nil {
+		return c, err
+	}
+	if c.core, err = newClient(o.Recommended.CoreAPI.CoreAPIKubeconfigPath); err != nil {
+		return c, err
+	}
+	if err := waitForTrust(ctx, c.authentication, o.Trust.tolerated(), o.api.Name); err != nil {
+		return c, err
+	}
+	if c.unserved, err = findUnserved(c.core); err != nil {
+		return c, err
+	}
+	c.reviews, err = o.reviews(c.authentication)
+	return c, err
+}
+
+// reviews are what the server must be allowed to ask kube-apiserver, each with the credentials that it is asked with.
+func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
+	authorization, err := newClient(o.Recommended.Authorization.RemoteKubeConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	needed := []need{{accessReviews, authorization}, {trustReads, authentication}}
+	if o.Trust.BearerTokens {
+		needed = append(needed, need{tokenReviews, authentication})
+	}
+	return needed, nil
+}
+
+// checkPort finds out early, and in words of its own, that the port is taken; the library does after etcd has started.
+func (o *Options) checkPort(ctx context.Context) error {
+	serving := o.Recommended.SecureServing
+	if serving.PermitPortSharing || serving.PermitAddressSharing {
+		return nil
+	}
+	address := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop what listens there", err)
+	}
+	return l.Close()
+}
 
 // loadKubeconfig reads a kubeconfig file; an empty path means the ServiceAccount of the pod.
 func loadKubeconfig(path string) (*rest.Config, error) {

@@ -61,6 +61,27 @@ func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.G
 	return schema.GroupVersion{}, fmt.Errorf("find the stored version of %s: no version has %T", resource, example)
 }
 
+// etcd is that of a server. Where it is in this process, failed receives its error, and stop ends it.
+type etcd struct {
+	transport storagebackend.TransportConfig
+	failed    <-chan error
+	stop      func()
+}
+
+// startEtcd starts the embedded etcd, or waits until the external one responds. Call stop when the server has ended.
+func (o *Options) startEtcd(ctx context.Context) (etcd, error) {
+	transport := o.Etcd.StorageConfig.Transport
+	if !o.embedded() {
+		return etcd{transport: transport, stop: func() {}}, waitForEtcd(ctx, transport)
+	}
+	endpoint, failed, stop, err := o.api.EmbeddedEtcd.Start(ctx, o.DataDir)
+	if err != nil {
+		return etcd{}, err
+	}
+	transport.ServerList = []string{endpoint}
+	return etcd{transport, failed, stop}, nil
+}
+
 // waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be
 // reached only through /readyz and a timeout in each request.
 func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {

@@ -31,7 +31,7 @@ func TestStoredForm(t *testing.T) {
 		{runtime.ContentTypeJSON, "{"},
 	} {
 		t.Run(tc.mediaType, func(t *testing.T) {
-			o := NewOptions(testAPI)
+			o := mustOptions(testAPI)
 			if tc.mediaType != "" {
 				o.Etcd.DefaultStorageMediaType = tc.mediaType
 			}
@@ -58,7 +58,7 @@ func TestStoredVersion(t *testing.T) {
 			if err := two.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			if data := storedGadget(t, NewOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
+			if data := storedGadget(t, mustOptions(two)); !bytes.Contains(data, []byte(stored.String())) {
 				t.Errorf("stored gadget: got %q, want %s", data, stored)
 			}
 		}
@@ -86,7 +86,7 @@ func storedGadget(t *testing.T, o *Options) []byte {
 // TestStorageConnections: the stores send spans to where the flag says, and tell priority and fairness how many objects
 // there are. The library does neither for them.
 func TestStorageConnections(t *testing.T) {
-	o, c := NewOptions(testAPI), &serverConfig{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
+	o, c := mustOptions(testAPI), &serverConfig{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
 	o.DataDir = t.TempDir()
 	o.Recommended.Traces.ConfigFile = filepath.Join(t.TempDir(), "tracing.yaml")
 	if err := os.WriteFile(o.Recommended.Traces.ConfigFile, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"), 0o600); err != nil {
@@ -96,10 +96,14 @@ func TestStorageConnections(t *testing.T) {
 	if err := o.applyTraces(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.applyStorage(t.Context(), c); err != nil {
+	var err error
+	if c.etcd, err = o.startEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer c.etcd.close()
+	defer c.etcd.stop()
+	if err := o.applyStorage(c); err != nil {
+		t.Fatal(err)
+	}
 	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(workshop.Resource("gadgets"), &workshop.Gadget{})
 	if err != nil {
 		t.Fatal(err)

@@ -29,27 +29,35 @@ func Run(api apiserver.API, more ...Subcommand) int {
 }
 
 // Subcommand makes a command for a server of the API. storagecommand.New is one.
-type Subcommand func(apiserver.API) *cobra.Command
+type Subcommand func(apiserver.API) (*cobra.Command, error)
 
 func run(ctx context.Context, api apiserver.API, more []Subcommand, args []string, stderr io.Writer) int {
-	if err := api.Validate(); err != nil {
+	root, err := newRootCommand(api, more)
+	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", api.Name, err)
 		return 1
 	}
-	root := newRootCommand(api, more)
 	root.SetArgs(args)
 	root.SetErr(stderr)
 	return cli.Run(ctx, root)
 }
 
-func newRootCommand(api apiserver.API, more []Subcommand) *cobra.Command {
+func newRootCommand(api apiserver.API, more []Subcommand) (*cobra.Command, error) {
+	options, err := apiserver.NewOptions(api)
+	if err != nil {
+		return nil, err
+	}
 	root := &cobra.Command{
 		Use:   api.Name,
 		Short: "An API server behind the aggregation layer of kube-apiserver",
 	}
-	root.AddCommand(newServeCommand(api), newAPIServicesCommand(api), newVersionCommand(api))
+	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newVersionCommand(api))
 	for _, newCommand := range more {
-		root.AddCommand(newCommand(api))
+		cmd, err := newCommand(api)
+		if err != nil {
+			return nil, err
+		}
+		root.AddCommand(cmd)
 	}
-	return root
+	return root, nil
 }

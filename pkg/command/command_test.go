@@ -64,7 +64,11 @@ func writeCertificates(dir string) error {
 // some in silence; each is to be looked at once: does it weaken what the server relies on?
 func TestFlagNames(t *testing.T) {
 	golden := filepath.Join("testdata", "flags.golden")
-	serve, _, err := newRootCommand(sample.API(), nil).Find([]string{"serve"})
+	root, err := newRootCommand(sample.API(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve, _, err := root.Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,7 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-func newServeCommand(api apiserver.API) *cobra.Command {
-	options := apiserver.NewOptions(api)
+func newServeCommand(api apiserver.API, options *apiserver.Options) *cobra.Command {
 	stores, etcd := "in the etcd of --etcd-servers", ` \
     --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`
 	inPod := etcd

@@ -25,7 +25,10 @@ import (
 // serverOptions are what the arguments of a container mean.
 func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	t.Helper()
-	options := apiserver.NewOptions(sample.API())
+	options, err := apiserver.NewOptions(sample.API())
+	if err != nil {
+		t.Fatal(err)
+	}
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	for _, section := range options.Flags().FlagSets {
 		fs.AddFlagSet(section)

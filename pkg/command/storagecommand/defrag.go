@@ -15,7 +15,7 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-func newDefragCommand(api apiserver.API) *cobra.Command {
+func newDefragCommand(name string, server *apiserver.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "defrag",
 		Short: "Give back the disk space that deleted objects left in the etcd",
@@ -25,12 +25,12 @@ A member answers nothing while its database is rewritten, and an embedded etcd h
 that need the etcd, some seconds for each GB. Unless all members are healthy nothing is begun. --etcd-servers must name all of them.
 
 It is not needed regularly: etcd fills the space again. See --help of "storage status" for how much there is.`,
-		Example: cli.Named(api.Name, `  SERVER storage defrag --data-dir=/var/lib/SERVER
+		Example: cli.Named(name, `  SERVER storage defrag --data-dir=/var/lib/SERVER
   SERVER storage defrag --etcd-servers=https://10.0.0.5:2379,https://10.0.0.6:2379,https://10.0.0.7:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`),
 		Args: cobra.NoArgs,
 	}
-	runOnStorage(cmd, api, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
+	runOnStorage(cmd, server, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
 		done, err := t.Defrag(cmd.Context(), cmd.ErrOrStderr())
 		// What was done before an error is told too.
 		if len(done) == 0 {

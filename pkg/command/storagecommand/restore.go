@@ -15,9 +15,8 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-func newRestoreCommand(api apiserver.API) *cobra.Command {
+func newRestoreCommand(name string, server *apiserver.Options) *cobra.Command {
 	options := storage.RestoreOptions{}
-	server := apiserver.NewOptions(api)
 	var format cli.Format
 	cmd := &cobra.Command{
 		Use:   "restore",
@@ -32,7 +31,7 @@ start the members, then the servers. Nothing is ever written to a cluster that r
 
 Revisions are the resource versions of objects. The restored etcd goes on at a much higher one, and has marked all before as compacted:
 what clients saw after the snapshot never comes back with another meaning, and their watches are told to list again (410 Expired).`,
-		Example: cli.Named(api.Name, `  # The etcd embedded in a server, which is stopped:
+		Example: cli.Named(name, `  # The etcd embedded in a server, which is stopped:
   SERVER storage restore --from=/backup/widgets.db --data-dir=/var/lib/SERVER
 
   # The member a of an external cluster of three:

@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-func newSnapshotCommand(api apiserver.API) *cobra.Command {
+func newSnapshotCommand(name string, server *apiserver.Options) *cobra.Command {
 	var options storage.SnapshotOptions
 	cmd := &cobra.Command{
 		Use:   "snapshot",
@@ -23,7 +23,7 @@ func newSnapshotCommand(api apiserver.API) *cobra.Command {
 The file appears under its name when it is whole, on the disk and verified; until then it is in a directory beside it. It has the
 format of etcdctl and etcdutl. It holds the whole etcd, also what others store there, and all of it in the clear: keep it as you keep
 the etcd. The snapshot comes from the member that has applied the most.`,
-		Example: cli.Named(api.Name, `  # The etcd embedded in the server that runs here:
+		Example: cli.Named(name, `  # The etcd embedded in the server that runs here:
   SERVER storage snapshot --data-dir=/var/lib/SERVER --out=/backup/widgets.db
 
   # An external etcd:
@@ -31,7 +31,7 @@ the etcd. The snapshot comes from the member that has applied the most.`,
     --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key --out=/backup/widgets.db -o json`),
 		Args: cobra.NoArgs,
 	}
-	runOnStorage(cmd, api, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
+	runOnStorage(cmd, server, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
 		if options.Out == "" {
 			return cli.UsageErrorf("--out is not set, expected the file to write")
 		}

@@ -17,7 +17,7 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-func newStatusCommand(api apiserver.API) *cobra.Command {
+func newStatusCommand(name string, server *apiserver.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print members, leader, versions, sizes, revision, alarms and health of the etcd",
@@ -27,12 +27,12 @@ SIZE is that of the database on disk, IN USE what is left of it without the spac
 at which etcd refuses writes and raises the alarm NOSPACE. A member that no endpoint leads to has the health "unknown".
 
 The exit code is 1 when a member is unhealthy: it does not answer, cannot read, or has an alarm.`,
-		Example: cli.Named(api.Name, `  SERVER storage status --data-dir=/var/lib/SERVER
+		Example: cli.Named(name, `  SERVER storage status --data-dir=/var/lib/SERVER
   SERVER storage status --etcd-servers=https://10.0.0.5:2379,https://10.0.0.6:2379,https://10.0.0.7:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key -o json | jq '.members[] | {name, sizeBytes}'`),
 		Args: cobra.NoArgs,
 	}
-	runOnStorage(cmd, api, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
+	runOnStorage(cmd, server, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
 		status, err := t.Status(cmd.Context())
 		if err != nil {
 			return err

@@ -16,7 +16,11 @@ import (
 )
 
 // New returns the command, for command.Run.
-func New(api apiserver.API) *cobra.Command {
+func New(api apiserver.API) (*cobra.Command, error) {
+	options, err := apiserver.NewOptions(api)
+	if err != nil {
+		return nil, err
+	}
 	cmd := cli.Group(&cobra.Command{
 		Use:   "storage",
 		Short: "Back up, restore, defragment and look at the etcd of the server",
@@ -30,15 +34,14 @@ as the user of the server and on its machine or in its container.`,
 			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 		},
 	})
-	cmd.AddCommand(newSnapshotCommand(api), newRestoreCommand(api), newDefragCommand(api), newStatusCommand(api))
-	return cmd
+	cmd.AddCommand(newSnapshotCommand(api.Name, options), newRestoreCommand(api.Name, options), newDefragCommand(api.Name, options), newStatusCommand(api.Name, options))
+	return cmd, nil
 }
 
 // runOnStorage adds the flags that say where the storage of a server is and in which format the result is printed, and has the
 // command run with them.
-func runOnStorage(cmd *cobra.Command, api apiserver.API, run func(*cobra.Command, storage.Target, cli.Format) error) {
+func runOnStorage(cmd *cobra.Command, options *apiserver.Options, run func(*cobra.Command, storage.Target, cli.Format) error) {
 	var format cli.Format
-	options := apiserver.NewOptions(api)
 	cmd.Flags().AddFlagSet(options.StorageFlags())
 	cli.AddOutputFlag(cmd, &format)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
