@@ -18,8 +18,8 @@ help: ## List the targets.
 
 .PHONY: run
 run: ## Start a control plane with the sample API behind it. Ctrl-C stops it.
-	@[ -x bin/run-env ] || echo "First run: an estimate follows in a few seconds."
-	@go run ./pkg/envtest/build bin/run-env ./pkg/envtest/run && exec bin/run-env
+	@[ -x bin/local-up ] || echo "First run: an estimate follows in a few seconds."
+	@go run ./cmd/setup-envtest build bin/local-up ./cmd/local-up && exec bin/local-up
 
 .PHONY: run-clean
 run-clean: ## Delete the objects and logs of `make run`.
@@ -49,7 +49,7 @@ image: ## Write the container images into bin/images/, without Docker: make imag
 
 .PHONY: controlplane
 controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kubectl, ...), once per machine. bin/1.37 links to it.
-	@dir=$$(go run ./pkg/envtest/setup $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
+	@dir=$$(go run ./cmd/setup-envtest programs $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
 # Builds kubectl if it is not installed.

@@ -166,7 +166,7 @@ func writeMods(p *project, o newOptions, kitMod *modfile.File) error {
 		return err
 	}
 	for _, tool := range []string{
-		kit + "/cmd/certgen", kit + "/cmd/scaffold", kit + "/pkg/envtest/build", kit + "/pkg/envtest/run", kit + "/pkg/envtest/setup", kit + "/scripts/image", kit + "/scripts/image/sbom",
+		kit + "/cmd/certgen", kit + "/cmd/local-up", kit + "/cmd/scaffold", kit + "/cmd/setup-envtest", kit + "/scripts/image", kit + "/scripts/image/sbom",
 		"golang.org/x/tools/cmd/goimports", "k8s.io/code-generator/cmd/go-to-protobuf", "k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo",
 		"k8s.io/code-generator/cmd/validation-gen", "sigs.k8s.io/kind",
 	} {

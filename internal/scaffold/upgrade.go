@@ -112,6 +112,9 @@ func (w work) takeFiles(p *project) error {
 			return err
 		}
 	}
+	if err := p.followMoves(); err != nil {
+		return err
+	}
 	return p.alignTypes(from)
 }
 

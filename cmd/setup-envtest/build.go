@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command build is go build of the command run, for a machine with empty caches, where that takes minutes: it refuses a wrong KUBEBUILDER_ASSETS
-// first, tells how long it takes and how far it is, and what helps when there is no space or no network. It is compiled within seconds itself.
-//
-// Usage: build FILE PACKAGE
 package main
 
 import (
@@ -12,27 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
-	"syscall"
 
 	"example.com/extension-apiserver/internal/controlplane"
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: build FILE PACKAGE")
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	if err := build(ctx, os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintf(os.Stderr, "run: %v\n", err)
-		os.Exit(1)
-	}
-}
-
+// build builds a command, if KUBEBUILDER_ASSETS is unset or right. It prints how long that takes and how far it is.
 func build(ctx context.Context, file, pkg string) error {
 	if _, err := controlplane.Find(ctx, os.Stderr); err != nil {
 		return err

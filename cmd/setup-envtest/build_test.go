@@ -42,10 +42,10 @@ func TestFirstRun(t *testing.T) {
 
 // TestFirstRunWithoutNetwork: the command itself needs no module, so that it can say what is missing.
 func TestFirstRunWithoutNetwork(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "run", ".", filepath.Join(t.TempDir(), "run"), "../run")
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "build", filepath.Join(t.TempDir(), "local-up"), "../local-up")
 	cmd.Env = append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"First run with ", "run: go build ../run", "GOPROXY=off", "it needs the Go module proxy once"} {
+	for _, want := range []string{"First run with ", "setup-envtest: go build ../local-up", "GOPROXY=off", "it needs the Go module proxy once"} {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("got %v and\n%s\nwant %q", err, out, want)
 		}

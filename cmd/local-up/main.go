@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command run is `make run` of the kit and of projects: it starts the environment of the tests on one directory, tells how to use
-// it, and keeps it running until it is interrupted. scripts/measure.sh uses it too.
+// Command local-up starts a control plane with a server behind it, prints how to use it, and stops it when it is interrupted. `make run` of the
+// kit and of projects runs it, and scripts/measure.sh.
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, f); err != nil {
-		fmt.Fprintf(os.Stderr, "run: %v\n", err)
+		fmt.Fprintf(os.Stderr, "local-up: %v\n", err)
 		os.Exit(1)
 	}
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command setup-envtest builds what local control planes and tests need, into a cache that all projects of a machine share. It compiles within
+// seconds, and reports the progress of builds that take minutes. A second run does nothing.
+//
+// Usage:
+//
+//	setup-envtest programs [PROGRAM...]
+//	setup-envtest build FILE PACKAGE
+//
+// programs builds the programs, or all of etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver, proxy-server and
+// proxy-agent, and prints their directory. Tests build what they need by themselves: this fills the cache before them, as on a CI machine.
+//
+// build is go build for a command that starts a control plane.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"example.com/extension-apiserver/internal/controlplane"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := error(nil)
+	switch args := os.Args[1:]; {
+	case len(args) > 0 && args[0] == "programs":
+		var dir string
+		if dir, err = controlplane.Fill(ctx, os.Stderr, args[1:]...); err == nil {
+			fmt.Println(dir)
+		}
+	case len(args) == 3 && args[0] == "build":
+		err = build(ctx, args[1], args[2])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: setup-envtest programs [PROGRAM...]\n       setup-envtest build FILE PACKAGE")
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "setup-envtest: %v\n", err)
+		os.Exit(1)
+	}
+}
