@@ -4,9 +4,9 @@ package scaffold
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/mod/modfile"
 )
@@ -20,33 +20,45 @@ var movedCommands = []struct{ from, to, call string }{
 
 // followMoves changes the calls of commands of the kit that moved, in the Makefile and the scripts of a project, and its tools in go.mod.
 func (p *project) followMoves() error {
-	names, err := listed(p.dir)
+	err := filepath.WalkDir(p.dir, func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if path == p.path("kit") || name == ".git" {
+				return filepath.SkipDir
+			}
+			return nil
+		case name != "Makefile" && filepath.Ext(name) != ".mk" && filepath.Ext(name) != ".sh":
+			return nil
+		}
+		return followCalls(path)
+	})
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "kit/") || filepath.Base(name) != "Makefile" && filepath.Ext(name) != ".mk" && filepath.Ext(name) != ".sh" {
-			continue
-		}
-		before, err := os.ReadFile(p.path(name))
-		if os.IsNotExist(err) {
-			continue // deleted, and Git has not heard of it
-		}
-		if err != nil {
-			return err
-		}
-		after := before
-		for _, m := range movedCommands {
-			after = bytes.ReplaceAll(after, []byte("$(KIT)"+m.from), []byte("$(KIT)"+m.call))
-			after = bytes.ReplaceAll(after, []byte(kit+m.from), []byte(kit+m.call))
-		}
-		if !bytes.Equal(before, after) {
-			if err := os.WriteFile(p.path(name), after, 0o644); err != nil { //nolint:gosec // as Git writes it
-				return err
-			}
-		}
-	}
 	return p.moveTools()
+}
+
+func followCalls(path string) error {
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	after := before
+	for _, m := range movedCommands {
+		after = bytes.ReplaceAll(after, []byte("$(KIT)"+m.from), []byte("$(KIT)"+m.call))
+		after = bytes.ReplaceAll(after, []byte(kit+m.from), []byte(kit+m.call))
+	}
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, after, info.Mode())
 }
 
 func (p *project) moveTools() error {
