@@ -18,7 +18,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// TestFullEtcd: an object that is too large is 413, and an etcd without space is 507. Reads and deletions go on, and make space.
+// TestFullEtcd: an object that is too large is 413, and an etcd without space is 507. Reads and deletions go on, and
+// make space.
 func TestFullEtcd(t *testing.T) {
 	const quota = 16 << 20
 	gadgets := newStorage(t, quota)["gadgets"]

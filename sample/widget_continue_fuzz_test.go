@@ -39,8 +39,8 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// collections are what lists are made of: namespaces of which one's name begins like another's, all of them, and the kind
-// that is beside widgets in etcd.
+// collections are what lists are made of: namespaces of which one's name begins like another's, all of them, and the
+// kind that is beside widgets in etcd.
 var collections = []struct{ resource, namespace string }{
 	{"widgets", "demo"}, {"widgets", "demo-2"}, {"widgets", ""}, {"gadgets", ""},
 }
@@ -101,7 +101,8 @@ func newLists(f *testing.F) *lists {
 	return l
 }
 
-// awaitCaches waits for the watch caches: until they have listed etcd, a list with a resource version is answered by 429.
+// awaitCaches waits for the watch caches: until they have listed etcd, a list with a resource version is answered by
+// 429.
 func (l *lists) awaitCaches(f *testing.F) {
 	f.Helper()
 	for resource := range l.keys {
@@ -115,7 +116,8 @@ func (l *lists) awaitCaches(f *testing.F) {
 	}
 }
 
-// runEtcd starts an etcd that listens on a socket, as the server's own does. Its quota is in bytes; 0 is etcd's default.
+// runEtcd starts an etcd that listens on a socket, as the server's own does. Its quota is in bytes; 0 is etcd's
+// default.
 func runEtcd(t testing.TB, quota int64) string {
 	t.Helper()
 	config := embed.NewConfig()
@@ -177,8 +179,8 @@ func (l *lists) list(ctx context.Context, resource, namespace, token string, lim
 	})
 }
 
-// FuzzWidgetContinue: a token says where to go on, never what may be read. Whatever is in it, a list has objects of its own
-// resource and namespace only: those from the start that it names, or none because it is refused.
+// FuzzWidgetContinue: a token says where to go on, never what may be read. Whatever is in it, a list has objects of its
+// own resource and namespace only: those from the start that it names, or none because it is refused.
 func FuzzWidgetContinue(f *testing.F) {
 	l := newLists(f)
 	for i := range collections {

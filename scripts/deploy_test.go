@@ -79,8 +79,8 @@ func (c cluster) label(partOf *string) {
 	}
 }
 
-// script runs one of the scripts, and its arguments, with variables, for the overlay of kind unless they name another, and returns the
-// last line that it printed, and all.
+// script runs one of the scripts, and its arguments, with variables, for the overlay of kind unless they name another,
+// and returns the last line that it printed, and all.
 func script(t *testing.T, command string, variables ...string) (last, out string, err error) {
 	t.Helper()
 	words := strings.Fields(command)
@@ -97,8 +97,8 @@ const (
 	production = "external-etcd high-availability certificates-certgen network-policy flow-control audit"
 )
 
-// overlay writes the sample with components, under the names of the environment, and returns its directory. What comes after them in
-// YAML is on top.
+// overlay writes the sample with components, under the names of the environment, and returns its directory. What comes
+// after them in YAML is on top.
 func overlay(t *testing.T, components string, onTop ...string) string {
 	t.Helper()
 	// Inside the tree: kustomize takes no absolute paths.
@@ -227,8 +227,8 @@ func otherSelector(c cluster) {
 	})
 }
 
-// TestDeployWithoutServers: no pod ever runs here. Everything that the server needs is there, the API is not registered,
-// and the script says why. Then undeploy takes out what deploy made.
+// TestDeployWithoutServers: no pod ever runs here. Everything that the server needs is there, the API is not
+// registered, and the script says why. Then undeploy takes out what deploy made.
 func TestDeployWithoutServers(t *testing.T) {
 	c := newCluster(t, shared)
 	ours := name

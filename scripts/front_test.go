@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// front is a kube-apiserver as kubectl sees it: the real one, but for the answers that a test puts before it. It remembers
-// what would have changed the cluster.
+// front is a kube-apiserver as kubectl sees it: the real one, but for the answers that a test puts before it. It
+// remembers what would have changed the cluster.
 type front struct {
 	answers map[string]string          // by path
 	cut     func(*http.Response) error // an error breaks the connection, after the real one answered

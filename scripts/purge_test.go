@@ -20,8 +20,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestPurgeObjects: objects are deleted in pages, because kube-apiserver ends a request after 60 s, and a page whose answer is
-// lost costs one more list. Why objects stay is said.
+// TestPurgeObjects: objects are deleted in pages, because kube-apiserver ends a request after 60 s, and a page whose
+// answer is lost costs one more list. Why objects stay is said.
 func TestPurgeObjects(t *testing.T) {
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	c, ours := newCluster(t, e), name
@@ -74,7 +74,8 @@ func TestPurgeObjects(t *testing.T) {
 	}
 }
 
-// purge undeploys what has an external etcd, with its data. lost says of which request to delete gadgets, from 1, the answer is lost.
+// purge undeploys what has an external etcd, with its data. lost says of which request to delete gadgets, from 1, the
+// answer is lost.
 func (c cluster) purge(timeout string, lost func(n int) bool) (last, out string, requests int, err error) {
 	c.Helper()
 	f, kubeconfig := newFront(c.T, c.config, nil)

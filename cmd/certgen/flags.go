@@ -20,8 +20,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists drop,
-// so that a variable that was not set is noticed.
+// commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists
+// drop, so that a variable that was not set is noticed.
 type commaList []string
 
 func (l *commaList) String() string { return strings.Join(*l, ",") }
@@ -163,8 +163,8 @@ func addressFlags(flags *pflag.FlagSet, o *cluster.Options) {
 	flags.Var((*commaList)(&o.KubeAPIServerURLs), "kube-apiserver", "URLs of all kube-apiservers instead of the endpoints of default/kubernetes, with commas or repeated")
 }
 
-// open refuses with all problems of the command line at once. A kubeconfig that cannot be used is wrong usage too: nothing
-// was asked.
+// open refuses with all problems of the command line at once. A kubeconfig that cannot be used is wrong usage too:
+// nothing was asked.
 func open(env environment, o cluster.Options, problems ...error) (apply.Client, error) {
 	if err := errors.Join(append(o.Validate(), problems...)...); err != nil {
 		return apply.Client{}, err

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster and
-// checks what runs there. It parses flags and prints what internal/certs and internal/rotation did; the rules of its output are:
+// Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster
+// and checks what runs there. It parses flags and prints what internal/certs and internal/rotation did; the rules of
+// its output are:
 //
 //   - standard output holds the result, as text or JSON, and never a private key;
 //   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";

@@ -14,7 +14,8 @@ import (
 	"example.com/extension-apiserver/internal/cli"
 )
 
-// errFailed is the end of a run in which a check failed: scripts tell it by its exit code from a run that could not be made.
+// errFailed is the end of a run in which a check failed: scripts tell it by its exit code from a run that could not be
+// made.
 var errFailed = &cli.Error{Code: 3}
 
 func main() {

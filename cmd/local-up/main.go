@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command local-up starts a control plane with a server behind it, prints how to use it, and stops it when it is interrupted. `make run` of the
-// kit and of projects runs it, and scripts/measure.sh.
+// Command local-up starts a control plane with a server behind it, prints how to use it, and stops it when it is
+// interrupted. `make run` of the kit and of projects runs it, and scripts/measure.sh.
 package main
 
 import (

@@ -35,8 +35,8 @@ func build(ctx context.Context, file, pkg string) error {
 	return nil
 }
 
-// firstRun says how long make run takes until the API is ready. On 2 CPUs it was 3 minutes where the control plane is given, and 6 to
-// 10 where not, on different machines.
+// firstRun says how long make run takes until the API is ready. On 2 CPUs it was 3 minutes where the control plane is
+// given, and 6 to 10 where not, on different machines.
 func firstRun(cpus int, given bool) string {
 	if given {
 		return fmt.Sprintf("First run with %d CPUs: in an empty cache the server takes about %d minutes to compile. If kube-controller-manager is missing, it follows while you use the API.", cpus, 1+4/cpus)

@@ -35,8 +35,8 @@ type Sources struct {
 	Status func() Status
 }
 
-// Ready returns nil when the front proxy's CA and headers are there. The library loads them through informers and reports
-// ready before those have synced: until then it takes the front proxy for a client without credentials.
+// Ready returns nil when the front proxy's CA and headers are there. The library loads them through informers and
+// reports ready before those have synced: until then it takes the front proxy for a client without credentials.
 func (s Sources) Ready() error {
 	if err := s.Status().FrontProxy; err != nil {
 		return err

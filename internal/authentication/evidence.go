@@ -31,9 +31,9 @@ type Evidence struct {
 
 type evidenceKey struct{}
 
-// WithEvidence gives each request a place for its Evidence. It must run before authentication. The place is a pointer in
-// the context, because an authenticator can read the context of a request but not replace it; user.Info is no place for
-// it, since impersonation and the group adder make a new one.
+// WithEvidence gives each request a place for its Evidence. It must run before authentication. The place is a pointer
+// in the context, because an authenticator can read the context of a request but not replace it; user.Info is no place
+// for it, since impersonation and the group adder make a new one.
 func WithEvidence(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), evidenceKey{}, &Evidence{})))

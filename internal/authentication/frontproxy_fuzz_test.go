@@ -67,9 +67,9 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 	}
 }
 
-// FuzzFrontProxyHeaders: whatever headers come with the certificate of the front proxy, the user is the first value of the
-// one header for it, with exactly the groups and extras that the others say, and no handler sees them. Without that value
-// the proxy is nobody.
+// FuzzFrontProxyHeaders: whatever headers come with the certificate of the front proxy, the user is the first value of
+// the one header for it, with exactly the groups and extras that the others say, and no handler sees them. Without that
+// value the proxy is nobody.
 func FuzzFrontProxyHeaders(f *testing.F) {
 	send := frontProxy(f)
 	for _, block := range []string{

@@ -51,8 +51,8 @@ func staticCA(t testing.TB, ca *certs.CA) dynamiccertificates.CAContentProvider 
 	return provider
 }
 
-// tokenReviews asks a server that knows the token "good", and two others too little. The library sends its requests past the methods that the fake
-// clientset has.
+// tokenReviews asks a server that knows the token "good", and two others too little. The library sends its requests
+// past the methods that the fake clientset has.
 func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

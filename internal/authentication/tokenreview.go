@@ -28,7 +28,8 @@ import (
 	"example.com/extension-apiserver/internal/fairness"
 )
 
-// newTokens authenticates bearer tokens in the two places where clients put them, as DelegatingAuthenticatorConfig does.
+// newTokens authenticates bearer tokens in the two places where clients put them, as DelegatingAuthenticatorConfig
+// does.
 func newTokens(opts *genericoptions.DelegatingAuthenticationOptions, client rest.Interface) (authenticator.Request, error) {
 	if opts.WebhookRetryBackoff == nil {
 		return nil, errors.New("build authenticator of tokens: no backoff for retries is set")
@@ -64,8 +65,8 @@ func shareByAddress(next authenticator.Request) authenticator.Request {
 	})
 }
 
-// tokenReviewer asks kube-apiserver about a token. The library's does too, but logs the token from verbosity 8 on, as a part of
-// the request, and believes an answer that has an error or no name in it.
+// tokenReviewer asks kube-apiserver about a token. The library's does too, but logs the token from verbosity 8 on, as a
+// part of the request, and believes an answer that has an error or no name in it.
 type tokenReviewer struct {
 	client  rest.Interface
 	backoff wait.Backoff

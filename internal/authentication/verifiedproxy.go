@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// rememberedChains is how many front proxies are remembered: each kube-apiserver may have a certificate of its own, and two while
-// it is rotated.
+// rememberedChains is how many front proxies are remembered: each kube-apiserver may have a certificate of its own, and
+// two while it is rotated.
 const rememberedChains = 32
 
 // verifiedProxy recognizes the front proxy by its certificate, which is the same with every

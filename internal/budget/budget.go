@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// Budget gives out shares in the order in which they were asked for, except that a user who has as much as one may have is passed over.
+// Budget gives out shares in the order in which they were asked for, except that a user who has as much as one may have
+// is passed over.
 type Budget struct {
 	total, perUser int64
 
@@ -31,8 +32,8 @@ func New(total, perUser int64) *Budget {
 	return &Budget{total: total, perUser: perUser, users: map[string]int64{}}
 }
 
-// Take waits for a share until the context ends. One that is larger than the total counts for the total. Call release, once, to give it
-// back. A request that has a share must not ask for another: it might wait for itself.
+// Take waits for a share until the context ends. One that is larger than the total counts for the total. Call release,
+// once, to give it back. A request that has a share must not ask for another: it might wait for itself.
 func (b *Budget) Take(ctx context.Context, user string, share int64) (release func(), err error) {
 	w := &waiting{user, min(share, b.total), make(chan struct{})}
 	release = func() {

@@ -113,8 +113,8 @@ func (b Bundle) Pool() *x509.CertPool {
 	return pool
 }
 
-// ParseCAs returns what peers may trust of a file that was read from path: CAs only, sorted, none twice, none that has expired.
-// What is wrong with it is a *RefusedError.
+// ParseCAs returns what peers may trust of a file that was read from path: CAs only, sorted, none twice, none that has
+// expired. What is wrong with it is a *RefusedError.
 func ParseCAs(data []byte, path string, now time.Time) (Bundle, error) {
 	all, err := ParseBundle(data)
 	if err != nil {
@@ -137,6 +137,6 @@ func (b Bundle) Without(remove ...*x509.Certificate) Bundle {
 	return slices.DeleteFunc(slices.Clone(b), Bundle(remove).Contains)
 }
 
-// LenientBundle reads what x509.CertPool.AppendCertsFromPEM, and so kube-aggregator, takes from a caBundle: it passes over
-// everything that it cannot use.
+// LenientBundle reads what x509.CertPool.AppendCertsFromPEM, and so kube-aggregator, takes from a caBundle: it passes
+// over everything that it cannot use.
 func LenientBundle(data []byte) Bundle { return ReadPEM(data).Certificates }

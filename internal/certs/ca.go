@@ -131,8 +131,9 @@ func generationName(name string, now time.Time) string {
 	return name[:min(len(name), maxCommonName-len(suffix))] + suffix
 }
 
-// ValidateLeaf returns what is wrong with the lifetime and the key type of new leaves, as *InvalidError joined by errors.Join. 0 and empty
-// are the defaults. A lifetime above MaxLeafLifetime must be allowed, as it always is for a CA.
+// ValidateLeaf returns what is wrong with the lifetime and the key type of new leaves, as *InvalidError joined by
+// errors.Join. 0 and empty are the defaults. A lifetime above MaxLeafLifetime must be allowed, as it always is for a
+// CA.
 func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) error {
 	var err error
 	if lifetime != 0 && lifetime < time.Second {

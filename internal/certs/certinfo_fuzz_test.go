@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// FuzzCertificate: any bytes that the standard library takes for a certificate can be judged, described and encoded again.
+// FuzzCertificate: any bytes that the standard library takes for a certificate can be judged, described and encoded
+// again.
 func FuzzCertificate(f *testing.F) {
 	ca, err := NewCA(CAOptions{Name: "fuzz", Usage: x509.ExtKeyUsageServerAuth, Now: at(epoch)})
 	if err != nil {

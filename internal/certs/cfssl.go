@@ -46,15 +46,16 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 
 // policyFor makes the one profile that s needs.
 //
-// It is the default one, which cfssl takes for every name that it does not know, without a word; cfssl's own default allows server and client
-// authentication for a year. Usages that cfssl does not know it ignores, and a certificate without any would be good for
-// every purpose: checkIssued refuses it.
+// It is the default one, which cfssl takes for every name that it does not know, without a word; cfssl's own default
+// allows server and client authentication for a year. Usages that cfssl does not know it ignores, and a certificate
+// without any would be good for every purpose: checkIssued refuses it.
 func policyFor(s spec) *config.Signing {
 	profile := &config.SigningProfile{
 		Expiry: time.Minute, // cfssl demands one; orderFor says when the certificate ends
 		Usage:  cfsslUsages(s),
-		// Nothing of a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic constraints, into the certificate.
-		// CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override usages and names.
+		// Nothing of a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic constraints, into
+		// the certificate. CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override usages and
+		// names.
 		CSRWhitelist: &config.CSRWhitelist{PublicKey: true, PublicKeyAlgorithm: true, SignatureAlgorithm: true},
 		// In cfssl a zero path length must be said twice, or it means "no limit".
 		CAConstraint: config.CAConstraint{IsCA: s.isCA, MaxPathLen: 0, MaxPathLenZero: s.isCA},

@@ -94,9 +94,9 @@ func (c *chain) plan(allowNewCA bool) error {
 	return nil
 }
 
-// checkUserCAs refuses a CA of ours that can stand in for one of users, or the other way round. Where it is trusted as the
-// front proxy's CA, or as that of konnectivity's agents, every user's certificate would be trusted too. A new CA would not
-// help, as long as the old one stays in a bundle.
+// checkUserCAs refuses a CA of ours that can stand in for one of users, or the other way round. Where it is trusted as
+// the front proxy's CA, or as that of konnectivity's agents, every user's certificate would be trusted too. A new CA
+// would not help, as long as the old one stays in a bundle.
 func (c *chain) checkUserCAs() error {
 	for _, d := range c.pairs() {
 		file, ours := BundleFile, d.bundle
@@ -344,7 +344,8 @@ const asideTime = "20060102T150405Z"
 
 var asideName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
 
-// AsideDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go back to it, or to repair it.
+// AsideDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go back
+// to it, or to repair it.
 func AsideDir(dir string, now time.Time) string { return dir + ".old-" + now.UTC().Format(asideTime) }
 
 // IsAside tells by its name whether dir holds a CA that was replaced.

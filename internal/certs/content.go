@@ -13,10 +13,10 @@ import (
 
 // Content is what a PEM file holds: what lenient readers take from it, and where strict ones would differ.
 //
-// x509.CertPool.AppendCertsFromPEM and tls.X509KeyPair skip what they cannot use; client-go's ParseCertsPEM, which loads
-// CA files, refuses a file with one bad certificate; OpenSSL refuses blocks with headers; pem.Decode, below all of them
-// but OpenSSL, steps over damaged blocks in silence. What is taken here is what crypto/x509 and crypto/tls take, since
-// they decide at the aggregator and in TLS. Text before a block, as OpenSSL writes it, is no problem.
+// x509.CertPool.AppendCertsFromPEM and tls.X509KeyPair skip what they cannot use; client-go's ParseCertsPEM, which
+// loads CA files, refuses a file with one bad certificate; OpenSSL refuses blocks with headers; pem.Decode, below all
+// of them but OpenSSL, steps over damaged blocks in silence. What is taken here is what crypto/x509 and crypto/tls
+// take, since they decide at the aggregator and in TLS. Text before a block, as OpenSSL writes it, is no problem.
 type Content struct {
 	Certificates Bundle
 	Key          crypto.Signer // the first one, however weak; nil if there is none or it cannot be used

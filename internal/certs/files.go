@@ -51,12 +51,13 @@ func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir
 //	tls.crt -> ..data/tls.crt    tls.key -> ..data/tls.key    ..data -> ..v-123    ..v-123/{tls.crt,tls.key}
 //
 // The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
-// relative. Links that are missing are made before the rename, so that a version is complete once it is current; and before
-// that, plain files become links to a version of what they hold. The directory of the version before is removed at the end,
-// which also tells servers to reload: their watch follows the symlinks and sees the old file go, and would not see the rename
-// of ..data.
+// relative. Links that are missing are made before the rename, so that a version is complete once it is current; and
+// before that, plain files become links to a version of what they hold. The directory of the version before is removed
+// at the end, which also tells servers to reload: their watch follows the symlinks and sees the old file go, and would
+// not see the rename of ..data.
 //
-// On Windows, where not every user may make symlinks and none can be replaced in one step, they are plain files, replaced one by one.
+// On Windows, where not every user may make symlinks and none can be replaced in one step, they are plain files,
+// replaced one by one.
 func WriteFiles(dir string, files Files) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -148,7 +149,8 @@ func ReplaceLink(dir, target, name string) error {
 	return inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
 
-// linkPlainFiles makes links of files that are none yet, to a version with the same content, so that the next one replaces all at once.
+// linkPlainFiles makes links of files that are none yet, to a version with the same content, so that the next one
+// replaces all at once.
 func linkPlainFiles(dir string, names []string) error {
 	names = append([]string{CertFile, KeyFile, BundleFile}, names...)
 	if !slices.ContainsFunc(names, func(name string) bool {

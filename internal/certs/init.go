@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// APIVersion names the form of the JSON documents. While it is alpha a release may change it, as with APIs of Kubernetes.
+// APIVersion names the form of the JSON documents. While it is alpha a release may change it, as with APIs of
+// Kubernetes.
 const APIVersion = "certgen.example.com/v1alpha1"
 
 // lockWait is how long Locked waits for another one in the same directory. An Init takes some 10 ms.
@@ -38,11 +39,11 @@ type InitOptions struct {
 	// ClientCAFiles hold the CAs of the cluster's users. None of them may be one of ours: whoever has a user's
 	// certificate could claim to be the front proxy, and with that to be anybody.
 	ClientCAFiles []string
-	// Signer has the key of the serving CA, whose certificate must be there; nil means that the key is there too. What the CA's key is
-	// needed for is then asked from it, and the CA is never replaced.
+	// Signer has the key of the serving CA, whose certificate must be there; nil means that the key is there too. What
+	// the CA's key is needed for is then asked from it, and the CA is never replaced.
 	Signer *RemoteSigner
-	// AllowNewCA lets a CA that cannot be used, as one that has expired, be moved aside and replaced. Without it that is
-	// refused, because whatever trusts the old CA must then learn to trust the new one.
+	// AllowNewCA lets a CA that cannot be used, as one that has expired, be moved aside and replaced. Without it that
+	// is refused, because whatever trusts the old CA must then learn to trust the new one.
 	AllowNewCA bool
 	// DryRun reports what would be done and writes nothing, not even a lock: another Init may change files meanwhile.
 	DryRun bool

@@ -70,8 +70,8 @@ func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 }
 
 // ParsePrivateKey reads the one private key in data: PKCS#8, PKCS#1 or SEC 1, not encrypted. An EC PARAMETERS block,
-// which OpenSSL writes before a key, is skipped. Any other block, whole or damaged, headers in the key's block, and text
-// after it are errors, as in ParseBundle. No error shows what data holds.
+// which OpenSSL writes before a key, is skipped. Any other block, whole or damaged, headers in the key's block, and
+// text after it are errors, as in ParseBundle. No error shows what data holds.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 	c := ReadPEM(data)
 	switch {

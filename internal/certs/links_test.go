@@ -96,7 +96,8 @@ func TestPairSwitchesTogether(t *testing.T) {
 	}
 }
 
-// Plain files, as cp and other tools leave them, become links, first to what they held: all are replaced at once. One beside links too.
+// Plain files, as cp and other tools leave them, become links, first to what they held: all are replaced at once. One
+// beside links too.
 func TestWriteOverPlainFiles(t *testing.T) {
 	ca := newServingCA(t)
 	for _, plain := range [][]string{{CertFile, KeyFile, BundleFile}, {CertFile}, {KeyFile}} {

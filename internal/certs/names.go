@@ -115,7 +115,8 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// parseAll parses values and drops doubles. parse returns what is wrong with one, or ""; all that are wrong are reported together.
+// parseAll parses values and drops doubles. parse returns what is wrong with one, or ""; all that are wrong are
+// reported together.
 func parseAll(field string, values []string, parse func(string) (string, string)) ([]string, error) {
 	var out []string
 	var errs []error

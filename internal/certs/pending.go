@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// PendingDir, in a leaf's directory, holds the new key and its request until the certificate comes. RequestFile is in it.
+// PendingDir, in a leaf's directory, holds the new key and its request until the certificate comes. RequestFile is in
+// it.
 const (
 	PendingDir  = "pending"
 	RequestFile = "tls.csr"
 )
 
-// Request makes a new key and a certificate request for one leaf, named by its directory (see Leaves), whose CA's key is
-// somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
+// Request makes a new key and a certificate request for one leaf, named by its directory (see Leaves), whose CA's key
+// is somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
 // asks for the right thing is kept; any other is replaced, and its key with it. Wrong options give *InvalidError.
 func Request(ctx context.Context, opts InitOptions, name string) (*Report, error) {
 	ca, err := findLeaf(name)
@@ -193,8 +194,8 @@ func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	return Locked(ctx, Dir(opts.Dir), func() (*Report, error) { return c.accept(c.leaves[0], opts) })
 }
 
-// accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes the pending request.
-// Whatever is missing after a run that was cut short, the next Accept does.
+// accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes
+// the pending request. Whatever is missing after a run that was cut short, the next Accept does.
 func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	pending := l.file(PendingDir)
 	if err := c.load(); err != nil {

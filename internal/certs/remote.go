@@ -15,11 +15,12 @@ import (
 	cfsslclient "github.com/cloudflare/cfssl/api/client"
 )
 
-// remoteTimeout is for one signature. The client that cfssl's remote signer makes has no limit, which is why it is not used.
+// remoteTimeout is for one signature. The client that cfssl's remote signer makes has no limit, which is why it is not
+// used.
 const remoteTimeout = 30 * time.Second
 
-// RemoteSigner is a cfssl server that has the key of the serving CA. It must serve TLS and ask for client certificates: cfssl's own
-// authentication keys protect nothing from being sent again.
+// RemoteSigner is a cfssl server that has the key of the serving CA. It must serve TLS and ask for client certificates:
+// cfssl's own authentication keys protect nothing from being sent again.
 type RemoteSigner struct {
 	URL     string // such as https://signer.example.com:8888
 	Profile string // of the server's configuration; empty means its default
@@ -46,7 +47,8 @@ func (r *RemoteSigner) Validate() error {
 // UnreachableError says that a signer did not answer, which it may do later.
 type UnreachableError struct{ error }
 
-// unreachable tells that by the words of cfssl's client, which passes on no more of an error. What TLS refuses is no such error.
+// unreachable tells that by the words of cfssl's client, which passes on no more of an error. What TLS refuses is no
+// such error.
 func unreachable(err error) error {
 	if said := err.Error(); strings.Contains(said, "failed POST to") && !strings.Contains(said, "tls: ") && !strings.Contains(said, "x509: ") {
 		return &UnreachableError{err}
@@ -54,8 +56,8 @@ func unreachable(err error) error {
 	return err
 }
 
-// sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say, within what is allowed;
-// everything else is compared with s as it is for a signer of ours.
+// sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say,
+// within what is allowed; everything else is compared with s as it is for a signer of ours.
 func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	order, err := orderFor(s, request)
 	if err != nil {

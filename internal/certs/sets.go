@@ -31,8 +31,8 @@ const konnectivityLifetime = 365 * 24 * time.Hour
 
 const restartServers = "konnectivity reads it only when it starts: restart konnectivity's servers"
 
-// caDef is one CA of a set, leafDef one leaf of it. The table below is all that says which pairs there are: Init and its
-// report follow it, and the help of certgen says the same.
+// caDef is one CA of a set, leafDef one leaf of it. The table below is all that says which pairs there are: Init and
+// its report follow it, and the help of certgen says the same.
 type (
 	caDef struct {
 		set      string

@@ -208,8 +208,8 @@ func TestInitTellsWhatToRestart(t *testing.T) {
 	}
 }
 
-// TestInitRefusesTheUsersCA: a user's certificate could pass for the front proxy's if both came from one CA, however often
-// it was signed, or if one CA signed the other.
+// TestInitRefusesTheUsersCA: a user's certificate could pass for the front proxy's if both came from one CA, however
+// often it was signed, or if one CA signed the other.
 func TestInitRefusesTheUsersCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))

@@ -148,7 +148,8 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 	return x509.ParseCertificateRequest(der)
 }
 
-// throwaway returns a certificate like template that nobody trusts: crypto/x509 encodes and decodes extensions in certificates only.
+// throwaway returns a certificate like template that nobody trusts: crypto/x509 encodes and decodes extensions in
+// certificates only.
 func throwaway(template *x509.Certificate) (*x509.Certificate, error) {
 	key, err := NewKey()
 	if err != nil {

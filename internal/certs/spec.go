@@ -177,10 +177,10 @@ func toStrings[T fmt.Stringer](in []T) []string {
 
 const oidNameConstraints = "2.5.29.30"
 
-// newConstraints is the part of a certificate that limits the names for which a serving CA can vouch (RFC 5280 section 4.2.1.10), here
-// to the given ones and what is below them. Constraints hold per kind of name: permitted DNS names alone would leave every IP
-// address allowed, so either the addresses are listed as well or all of them are excluded. A wildcard needs the name that it
-// stands below.
+// newConstraints is the part of a certificate that limits the names for which a serving CA can vouch (RFC 5280 section
+// 4.2.1.10), here to the given ones and what is below them. Constraints hold per kind of name: permitted DNS names
+// alone would leave every IP address allowed, so either the addresses are listed as well or all of them are excluded. A
+// wildcard needs the name that it stands below.
 func newConstraints(dnsNames, ips []string) *x509.Certificate {
 	c := &x509.Certificate{PermittedDNSDomainsCritical: true}
 	for _, name := range dnsNames {

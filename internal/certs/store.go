@@ -30,7 +30,8 @@ type File struct {
 // Files is a set of files by name, such as a pair's.
 type Files = map[string]File
 
-// Store keeps sets of files, each under a name such as "serving" or "rotation/new/serving". Callers hold its lock while they write.
+// Store keeps sets of files, each under a name such as "serving" or "rotation/new/serving". Callers hold its lock while
+// they write.
 type Store interface {
 	// Lock waits until ctx ends while somebody else has it.
 	Lock(ctx context.Context) (unlock func() error, err error)
@@ -59,8 +60,8 @@ func (d Dir) Path(elem ...string) string {
 
 const lockFile = ".certgen.lock"
 
-// Lock makes the directory if need be and takes its lock, which the kernel gives back when the process ends, however it ends.
-// It waits while another process holds it, until ctx ends. The file stays: to remove it would let a third process
+// Lock makes the directory if need be and takes its lock, which the kernel gives back when the process ends, however it
+// ends. It waits while another process holds it, until ctx ends. The file stays: to remove it would let a third process
 // lock a new file of the same name.
 func (d Dir) Lock(ctx context.Context) (func() error, error) {
 	if err := makeDir(string(d)); err != nil {
@@ -125,7 +126,8 @@ func (d Dir) Remove(set string) error {
 	return syncDir(filepath.Dir(d.Path(set)))
 }
 
-// Memory is a Store that ends with the process: keys in it touch no disk. Its paths are what Name says, or the names of the sets.
+// Memory is a Store that ends with the process: keys in it touch no disk. Its paths are what Name says, or the names of
+// the sets.
 type Memory struct {
 	Sets map[string]Files
 	Name func(elem ...string) string
@@ -169,7 +171,8 @@ func (m *Memory) Remove(set string) error {
 	return nil
 }
 
-// Files are those of the pair: tls.crt, tls.key unless the key is elsewhere, and, unless it is empty, the bundle as ca.crt.
+// Files are those of the pair: tls.crt, tls.key unless the key is elsewhere, and, unless it is empty, the bundle as
+// ca.crt.
 func (p *KeyPair) Files(bundle Bundle) Files {
 	files := Files{CertFile: {p.CertPEM, certMode}}
 	if len(p.KeyPEM) > 0 {
@@ -184,8 +187,8 @@ func (p *KeyPair) Files(bundle Bundle) Files {
 // ReadPair reads tls.crt and tls.key of a set as ParseKeyPair does. A missing file is fs.ErrNotExist.
 func ReadPair(s Store, set string) (*KeyPair, error) { return readPair(s, set, CertFile, KeyFile) }
 
-// ReadKeyPair reads a pair as ReadPair does: tls.crt and tls.key of a directory or, of kubeadm's files, NAME.crt and the
-// NAME.key beside it.
+// ReadKeyPair reads a pair as ReadPair does: tls.crt and tls.key of a directory or, of kubeadm's files, NAME.crt and
+// the NAME.key beside it.
 func ReadKeyPair(path string) (*KeyPair, error) {
 	dir, file := filepath.Split(path)
 	name, isFile := strings.CutSuffix(file, ".crt")
@@ -226,8 +229,8 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 	return d.cert, nil
 }
 
-// pairDir is a pair's set of files, what was found in it and what is done about it. A file that is missing leaves its fields empty; one that
-// cannot be parsed leaves its error. Once another is issued, cert is that.
+// pairDir is a pair's set of files, what was found in it and what is done about it. A file that is missing leaves its
+// fields empty; one that cannot be parsed leaves its error. Once another is issued, cert is that.
 type pairDir struct {
 	store Store
 	name  string

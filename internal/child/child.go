@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Launch runs a function on the one OS thread that starts all children. The kernel sends a child its parent-death signal
-// when the *thread* that started it ends, so that thread must live as long as this process: it is locked and never
-// ends. It is also the thread that may enter a network namespace for the time of a fork.
+// Launch runs a function on the one OS thread that starts all children. The kernel sends a child its parent-death
+// signal when the *thread* that started it ends, so that thread must live as long as this process: it is locked and
+// never ends. It is also the thread that may enter a network namespace for the time of a fork.
 func Launch(f func()) {
 	done := make(chan struct{})
 	thread() <- func() { defer close(done); f() }

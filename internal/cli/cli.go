@@ -38,7 +38,8 @@ func (e *Error) Error() string {
 // Unwrap lets errors.As and errors.Is see each cause.
 func (e *Error) Unwrap() []error { return e.Errs }
 
-// Run executes the command line of a program, prints the error on the command's standard error, and returns the exit code: 0, that of an
+// Run executes the command line of a program, prints the error on the command's standard error, and returns the exit
+// code: 0, that of an
 // *Error, ExitUsage if cobra rejects the command line, or 1. The functions may replace an error that a command returns.
 func Run(ctx context.Context, root *cobra.Command, replace ...func(error) error) int {
 	root.SilenceErrors, root.SilenceUsage = true, true

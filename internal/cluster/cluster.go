@@ -33,7 +33,8 @@ type Cluster struct {
 	Config     *rest.Config // of an administrator; its Host is replaced to ask one kube-apiserver
 	Core       kubernetes.Interface
 	Aggregator aggregatorclient.Interface
-	// Dial connects to endpoints, or to the proxy that Config names for them; nil means net.Dialer. Connections to kube-apiservers take Config.Dial.
+	// Dial connects to endpoints, or to the proxy that Config names for them; nil means net.Dialer. Connections to
+	// kube-apiservers take Config.Dial.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	Now  func() time.Time // nil means time.Now
 	Options

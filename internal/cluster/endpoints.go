@@ -46,9 +46,10 @@ type Served struct {
 	Verdict error
 }
 
-// Endpoints returns the addresses of the Service in its EndpointSlices, ready or not, by pod and address: a pod in a dual-stack
-// cluster is in a slice of each family. They are those of the ports that its APIServices name, of all ports while there is no APIService. A Service of type ExternalName has one, its
-// name. EndpointAddresses replace them all, of the Service EndpointsOf.
+// Endpoints returns the addresses of the Service in its EndpointSlices, ready or not, by pod and address: a pod in a
+// dual-stack cluster is in a slice of each family. They are those of the ports that its APIServices name, of all ports
+// while there is no APIService. A Service of type ExternalName has one, its name. EndpointAddresses replace them all,
+// of the Service EndpointsOf.
 func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, error) {
 	if len(c.EndpointAddresses) > 0 && (c.EndpointsOf == nil || *c.EndpointsOf == s) {
 		var out []Endpoint
@@ -175,8 +176,8 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 	return served
 }
 
-// request sends a GET to an endpoint on a connection of its own, since a server may judge each connection once: through the proxy that the
-// kubeconfig names, if it does. What the variable HTTPS_PROXY names seldom leads to pods.
+// request sends a GET to an endpoint on a connection of its own, since a server may judge each connection once: through
+// the proxy that the kubeconfig names, if it does. What the variable HTTPS_PROXY names seldom leads to pods.
 func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path string, header http.Header, config *tls.Config) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+e.Address+path, nil)
 	if err != nil {

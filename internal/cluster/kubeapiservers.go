@@ -55,8 +55,8 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 // IdentityAge is six times as often as a kube-apiserver renews its Lease (KEP-1965).
 const IdentityAge = time.Minute
 
-// Identities is how many kube-apiservers have renewed their identity Lease within a minute, by the clock of kube-apiserver. Those on hosts of
-// one name share one.
+// Identities is how many kube-apiservers have renewed their identity Lease within a minute, by the clock of
+// kube-apiserver. Those on hosts of one name share one.
 func (c *Cluster) Identities(ctx context.Context) (int, error) {
 	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
 	if err != nil {
@@ -152,8 +152,9 @@ func (c *Cluster) Answers(ctx context.Context, kubeAPIServer string, a apiregist
 // ErrNoReview says that an API does not tell which certificate the front proxy showed.
 var ErrNoReview = errors.New("it serves no IdentityReview")
 
-// FrontProxyShown asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the certificate that the
-// kube-apiserver showed to it, in hexadecimal. ErrNoReview means that this API has no such kind, or keeps it from this user.
+// FrontProxyShown asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the
+// certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoReview means that this API has no such kind,
+// or keeps it from this user.
 func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
@@ -178,7 +179,8 @@ func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a a
 	return review.Status.ProxyCertificateSHA256, nil
 }
 
-// ClockSkew is how far the clock here is ahead of the Date that kube-apiserver answers with (RFC 9110, 6.6.1), to the second.
+// ClockSkew is how far the clock here is ahead of the Date that kube-apiserver answers with (RFC 9110, 6.6.1), to the
+// second.
 func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.Config)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// injectors are those who keep a caBundle, by how the names of the annotations begin by which they are told to: cert-manager's inject-ca-from,
-// inject-ca-from-secret and inject-apiserver-ca, and inject-cabundle of OpenShift's service-ca operator.
+// injectors are those who keep a caBundle, by how the names of the annotations begin by which they are told to:
+// cert-manager's inject-ca-from, inject-ca-from-secret and inject-apiserver-ca, and inject-cabundle of OpenShift's
+// service-ca operator.
 var injectors = map[string]string{
 	"cert-manager.io/inject-ca-from": "cert-manager", "cert-manager.io/inject-apiserver-ca": "cert-manager",
 	"service.beta.openshift.io/inject-cabundle": "the service-ca operator", "service.alpha.openshift.io/inject-cabundle": "the service-ca operator",
@@ -52,7 +53,8 @@ func InjectedBy(a apiregistrationv1.APIService) *OwnedError {
 	return nil
 }
 
-// OwnedByOthers returns the other field managers that own the caBundle, alone or together with certgen; nil where none does.
+// OwnedByOthers returns the other field managers that own the caBundle, alone or together with certgen; nil where none
+// does.
 func OwnedByOthers(a apiregistrationv1.APIService) *OwnedError {
 	if _, others := Owners(a.ManagedFields, CABundlePath); len(others) > 0 {
 		return &OwnedError{APIService: a.Name, Owner: strings.Join(others, ", ")}

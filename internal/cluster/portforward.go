@@ -15,8 +15,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forward connects to an endpoint's pod through kube-apiserver, as kubectl port-forward does: by a port of the loopback interface that
-// is there as long as the connection. What goes through it is TLS, verified at its end.
+// forward connects to an endpoint's pod through kube-apiserver, as kubectl port-forward does: by a port of the loopback
+// interface that is there as long as the connection. What goes through it is TLS, verified at its end.
 func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(e.Address)
 	if err != nil {

@@ -30,9 +30,10 @@ const (
 	Inconclusive ProbeResult = "Inconclusive"
 )
 
-// ProbeFrontProxy asks an endpoint, as kube-apiserver would with the given certificate, for a path that does not exist in
-// the name of a user that nobody knows. The answer tells what the certificate is worth there. Trust stands in the place
-// of the caBundle. The header is X-Remote-User, whatever the ConfigMap says. An error means that there was no answer.
+// ProbeFrontProxy asks an endpoint, as kube-apiserver would with the given certificate, for a path that does not exist
+// in the name of a user that nobody knows. The answer tells what the certificate is worth there. Trust stands in the
+// place of the caBundle. The header is X-Remote-User, whatever the ConfigMap says. An error means that there was no
+// answer.
 func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error) {
 	nonce := rand.Text()
 	user := "certgen-probe-" + nonce

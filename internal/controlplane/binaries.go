@@ -33,8 +33,8 @@ var Given = []string{"etcd", "kube-apiserver", "kubectl"}
 // taken are the programs that are taken from KUBEBUILDER_ASSETS, where their versions are checked.
 var taken = append([]string{"kube-controller-manager"}, Given...)
 
-// Binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that does
-// not have in the cache.
+// Binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that
+// does not have in the cache.
 type Binaries struct {
 	given string // empty without KUBEBUILDER_ASSETS
 	cache string
@@ -89,8 +89,8 @@ func Executable(path string) bool {
 // Has says whether a program is there, or must be built.
 func (b *Binaries) Has(name string) bool { return len(b.missing(name)) == 0 }
 
-// missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its name
-// last, and the directory is named after all that it depends on.
+// missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its
+// name last, and the directory is named after all that it depends on.
 func (b *Binaries) missing(names ...string) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
 		return !slices.Contains(names, p.name) || Executable(b.Path(p.name))
@@ -113,7 +113,8 @@ func (b *Binaries) checkGiven(ctx context.Context) error {
 	return nil
 }
 
-// checkProgram checks that a program of KUBEBUILDER_ASSETS is there, if it must, can be run, and is of the right version.
+// checkProgram checks that a program of KUBEBUILDER_ASSETS is there, if it must, can be run, and is of the right
+// version.
 func checkProgram(ctx context.Context, path string) error {
 	name := filepath.Base(path)
 	if _, err := os.Stat(path); err != nil {
@@ -204,8 +205,9 @@ func waitForLock(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// Fill builds programs, unless they are in the cache, and returns its directory; default: all. It uses nothing of KUBEBUILDER_ASSETS, but
-// refuses what it names wrongly, before minutes are spent. The error may also be about a name that is no program's.
+// Fill builds programs, unless they are in the cache, and returns its directory; default: all. It uses nothing of
+// KUBEBUILDER_ASSETS, but refuses what it names wrongly, before minutes are spent. The error may also be about a name
+// that is no program's.
 func Fill(ctx context.Context, progress io.Writer, names ...string) (dir string, err error) {
 	b, err := Find(ctx, progress)
 	if err != nil {

@@ -44,7 +44,8 @@ func script(t *testing.T, path, body string) {
 // says is a program that prints its version.
 func says(version string) string { return "echo '" + version + "'" }
 
-// TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong with it.
+// TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong
+// with it.
 func TestGivenBinaries(t *testing.T) {
 	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.37.0\nKustomize Version: v5.7.1")}
 	for name, tc := range map[string]struct {
@@ -228,7 +229,8 @@ func listing(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestBuildIsCutShort: of a build that is cut short nothing is left that looks like a program, and the next build makes it whole.
+// TestBuildIsCutShort: of a build that is cut short nothing is left that looks like a program, and the next build makes
+// it whole.
 func TestBuildIsCutShort(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	// It writes to the directory after -o, in two parts.
@@ -294,8 +296,8 @@ func TestDownloadIsCut(t *testing.T) {
 	}
 }
 
-// TestBuildTwiceAtOnce: of two processes on a cold cache one builds, and the other waits and says so. With a warm cache of Go's it takes
-// as long as linking an etcd.
+// TestBuildTwiceAtOnce: of two processes on a cold cache one builds, and the other waits and says so. With a warm cache
+// of Go's it takes as long as linking an etcd.
 func TestBuildTwiceAtOnce(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	real, err := exec.LookPath("go")

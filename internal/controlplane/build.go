@@ -17,8 +17,8 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// build builds programs of the same pins into the cache, under names of their own until they are whole. One command builds them all:
-// what they share is compiled once, and one is linked while another compiles.
+// build builds programs of the same pins into the cache, under names of their own until they are whole. One command
+// builds them all: what they share is compiled once, and one is linked while another compiles.
 func (b *Binaries) build(ctx context.Context, programs []program) error {
 	var names, packages []string
 	for _, p := range programs {
@@ -85,8 +85,8 @@ func (b *Binaries) Download(ctx context.Context, names ...string) {
 	}
 }
 
-// goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and flags that differ
-// would compile everything again.
+// goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and
+// flags that differ would compile everything again.
 func goInPins(ctx context.Context, module string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module

@@ -16,14 +16,14 @@ import (
 	"strings"
 )
 
-// pins are the modules of which the programs of a control plane are built. They are plain files, because a module zip leaves
-// out the modules inside of it.
+// pins are the modules of which the programs of a control plane are built. They are plain files, because a module zip
+// leaves out the modules inside of it.
 //
 //go:embed pins
 var pins embed.FS
 
-// DefaultMinor is the version of Kubernetes whose control plane is started, unless the variable ENVTEST_K8S_VERSION names another. The
-// libraries of the kit are of it.
+// DefaultMinor is the version of Kubernetes whose control plane is started, unless the variable ENVTEST_K8S_VERSION
+// names another. The libraries of the kit are of it.
 const DefaultMinor = "1.37"
 
 // minorVariable has its name from the projects of kubebuilder.
@@ -70,8 +70,8 @@ var programs = []program{
 	{"proxy-agent", konnectivityPins, "sigs.k8s.io/apiserver-network-proxy/cmd/agent"},
 }
 
-// pinned returns the version without its v that the pins have of a module, or nothing. golang.org/x/mod would read it too, but would be
-// downloaded before the first word of a command can say what to do where that fails.
+// pinned returns the version without its v that the pins have of a module, or nothing. golang.org/x/mod would read it
+// too, but would be downloaded before the first word of a command can say what to do where that fails.
 func pinned(set, module string) string {
 	required := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` v(\S+)`)
 	if version := required.FindSubmatch(pinsFile(set + ".mod")); version != nil {
@@ -112,7 +112,8 @@ func writePins(set, dir string) error {
 	return nil
 }
 
-// compileFlags are in GOFLAGS of the Makefile, which says why: what a server and the programs have in common is compiled once.
+// compileFlags are in GOFLAGS of the Makefile, which says why: what a server and the programs have in common is
+// compiled once.
 const compileFlags = "-trimpath -gcflags=all=-dwarf=false"
 
 // buildArgs are the arguments of go that build programs of pins, but for the files and packages.

@@ -45,8 +45,8 @@ func (s *counting) get(ctx context.Context, t *testing.T, path, authorization st
 	return err
 }
 
-// TestS38TakenBack: a request that is taken back before its answer ends the connection when it shows no credentials. The handler does
-// what the library's timeout does then.
+// TestS38TakenBack: a request that is taken back before its answer ends the connection when it shows no credentials.
+// The handler does what the library's timeout does then.
 func TestS38TakenBack(t *testing.T) {
 	for _, tc := range []struct {
 		name, authorization string

@@ -19,13 +19,14 @@ import (
 
 // What a body costs in bytes of memory at its peak, and what it may have in it.
 const (
-	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body, which is copied by
-	// admission, by a patch and by the storage.
+	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body,
+	// which is copied by admission, by a patch and by the storage.
 	valueCost, byteCost = 300, 8
-	// maxValues is the number of values that a body may have. An object of 1.5 MiB, which is what etcd takes, has fewer.
+	// maxValues is the number of values that a body may have. An object of 1.5 MiB, which is what etcd takes, has
+	// fewer.
 	maxValues = 200_000
-	// maxList is the number of elements that a list may have. Of several lists, the sum of the squares counts: the library takes 3 s. A field
-	// of an object counts for a third.
+	// maxList is the number of elements that a list may have. Of several lists, the sum of the squares counts: the
+	// library takes 3 s. A field of an object counts for a third.
 	maxList      = 10_000
 	fieldsOfElem = 3
 	// maxDepth is more than what the decoders of JSON accept.
@@ -57,7 +58,8 @@ func encodingOf(req *http.Request) bodyEncoding {
 	return jsonEncoding
 }
 
-// cost returns what a body costs, or an error with the status 413 if it has too many values, or lists that are too long.
+// cost returns what a body costs, or an error with the status 413 if it has too many values, or lists that are too
+// long.
 func (e bodyEncoding) cost(body []byte) (int64, error) {
 	var c bodyContent
 	switch {
@@ -86,8 +88,8 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 // bodyContent is what a body has in it.
 type bodyContent struct {
 	values int
-	// compared is the sum of the squares of the lengths of its lists. The library compares each element with each other when it tracks who
-	// owns a field, merges, and validates that elements are unique.
+	// compared is the sum of the squares of the lengths of its lists. The library compares each element with each other
+	// when it tracks who owns a field, merges, and validates that elements are unique.
 	compared int
 	// owners is the number of elements in the longest list of owners.
 	owners int
@@ -110,8 +112,8 @@ func (c *bodyContent) check() error {
 	return nil
 }
 
-// addJSON adds a document, half a value for each separator: an element that is an object has two, and so has a field. The elements of a
-// list at the top, such as the operations of a JSON patch, are not compared.
+// addJSON adds a document, half a value for each separator: an element that is an object has two, and so has a field.
+// The elements of a list at the top, such as the operations of a JSON patch, are not compared.
 func (c *bodyContent) addJSON(body []byte) {
 	separators, text := 0, []byte(nil) // the last one
 	type open struct {
@@ -187,7 +189,8 @@ const (
 	rawField, metadataField, ownersField = 2, 1, 13
 )
 
-// countOwners returns how many fields there are in a message with the number first, or at the rest of the path in these.
+// countOwners returns how many fields there are in a message with the number first, or at the rest of the path in
+// these.
 func countOwners(message []byte, first int32, rest ...int32) (count int) {
 	for len(message) > 0 {
 		number, value, size := protobufField(message)
@@ -205,8 +208,8 @@ func countOwners(message []byte, first int32, rest ...int32) (count int) {
 	return count
 }
 
-// addMessage adds the fields of a message in protobuf, and of those in it: what can be read as a message is taken for one, and what is too
-// deep for fields of two bytes. It returns whether it was a message.
+// addMessage adds the fields of a message in protobuf, and of those in it: what can be read as a message is taken for
+// one, and what is too deep for fields of two bytes. It returns whether it was a message.
 func (c *bodyContent) addMessage(message []byte, depth int) bool {
 	if depth == 0 {
 		c.values += len(message) / 2
@@ -236,8 +239,9 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 	return true
 }
 
-// protobufField returns the number of the first field, its value if that has a length, and the size of both: 0 if it cannot be read. It
-// reads what the generated decoders read, which is more than the specification allows: they cut numbers, and end a group with any number.
+// protobufField returns the number of the first field, its value if that has a length, and the size of both: 0 if it
+// cannot be read. It reads what the generated decoders read, which is more than the specification allows: they cut
+// numbers, and end a group with any number.
 func protobufField(message []byte) (number int32, value []byte, size int) {
 	groups := 0
 	for size < len(message) {

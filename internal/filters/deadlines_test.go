@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// TestS37WriteDeadline: an answer that nobody reads ends, one that is read slowly does not, and silence in between costs nothing.
+// TestS37WriteDeadline: an answer that nobody reads ends, one that is read slowly does not, and silence in between
+// costs nothing.
 func TestS37WriteDeadline(t *testing.T) {
 	const timeout, patience = 500 * time.Millisecond, 30 * time.Second
 	piece := make([]byte, 1<<20)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestDraining: connections stay until half of the delay after the shutdown began, and then each ends with its next answer.
+// TestDraining: connections stay until half of the delay after the shutdown began, and then each ends with its next
+// answer.
 func TestDraining(t *testing.T) {
 	const patience = 30 * time.Second
 	d := &Draining{}

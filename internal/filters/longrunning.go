@@ -41,7 +41,8 @@ const (
 	confirmLimit = 75 * time.Second
 	// ReservedWatches of a user are accepted even when there are as many in all as may be.
 	ReservedWatches = 20
-	// placeCost is the memory in bytes of a watch, selectorOfPlace the number of bytes of a watch's selectors that cost as much.
+	// placeCost is the memory in bytes of a watch, selectorOfPlace the number of bytes of a watch's selectors that cost
+	// as much.
 	placeCost       = 60 << 10
 	selectorOfPlace = 512
 )
@@ -137,7 +138,8 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, serializer runtime.Ne
 			return
 		}
 		user, _ := genericapirequest.UserFrom(req.Context())
-		// The library keeps a selector of n bytes in 68 n bytes of memory. RequestInfo has none for /watch/ in the path.
+		// The library keeps a selector of n bytes in 68 n bytes of memory. RequestInfo has none for /watch/ in the
+		// path.
 		query := req.URL.Query()
 		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
 		places := &watchPlaces{open: open, user: user.GetName(), most: l.watches.PerKey}

@@ -39,14 +39,16 @@ import (
 
 // What requests cost in bytes of memory at their peak, measured by TestCosts (test/security/limits).
 const (
-	// memoryTotal is for all requests that cost more than smallCost, unless there is a GOMEMLIMIT: then they have half of it, which is as much
-	// with manifests/base/deployment.yaml. The rest is for what the server has when it is idle, and the objects that it keeps.
+	// memoryTotal is for all requests that cost more than smallCost, unless there is a GOMEMLIMIT: then they have half
+	// of it, which is as much with manifests/base/deployment.yaml. The rest is for what the server has when it is idle,
+	// and the objects that it keeps.
 	memoryTotal = 192 << 20
 	// memoryUsers is how many users may have all of it.
 	memoryUsers = 3
 	// smallCost is that of requests whose number priority and fairness bounds well enough.
 	smallCost = 2 << 20
-	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not read yet.
+	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not
+	// read yet.
 	userBodies, waitingBodies = 16, 10
 	// allBodies is how many long bodies of all users there are: 192 MiB.
 	allBodies = 64
@@ -55,19 +57,20 @@ const (
 
 	// listedCost is that of an object in a list: it is converted to the version of the request.
 	listedCost = 600
-	// wholeByteCost and wholeObjectCost are those of a stored byte and of an object in a list that is not streamed: what it is converted
-	// to, and the whole response. prettyCost is by how much more is needed where JSON is indented.
+	// wholeByteCost and wholeObjectCost are those of a stored byte and of an object in a list that is not streamed:
+	// what it is converted to, and the whole response. prettyCost is by how much more is needed where JSON is indented.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
 	prettyCost                     = 3
-	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is changed or deleted.
+	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is
+	// changed or deleted.
 	objectByteCost, changedByteCost = 3, 20
-	// initialByteCost is that of a byte of the largest object for a watch that sends the objects there are: some of them are in memory, in
-	// each form between the storage and the response.
+	// initialByteCost is that of a byte of the largest object for a watch that sends the objects there are: some of
+	// them are in memory, in each form between the storage and the response.
 	initialByteCost = 5
 	// userInitial is how many such watches of a user have memory or wait for it.
 	userInitial = 20
-	// maxInitial is when such a watch gives its memory back at the latest; initialPause and laterPause are when it does if it sends nothing,
-	// and when one that began with a version does.
+	// maxInitial is when such a watch gives its memory back at the latest; initialPause and laterPause are when it does
+	// if it sends nothing, and when one that began with a version does.
 	maxInitial   = 30 * time.Second
 	initialPause = 500 * time.Millisecond
 	laterPause   = 100 * time.Millisecond
@@ -144,7 +147,8 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 	})
 }
 
-// initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events since a version.
+// initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events
+// since a version.
 func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request, info *genericapirequest.RequestInfo) {
 	cost := initialByteCost * m.sizes.Largest(resourceOf(info))
 	if cost <= smallCost {
@@ -180,8 +184,8 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
 }
 
-// initialEvents reports whether a watch sends the objects there are. The library takes any number that is 0 for one, and any other text
-// than "false" and "0" for true.
+// initialEvents reports whether a watch sends the objects there are. The library takes any number that is 0 for one,
+// and any other text than "false" and "0" for true.
 func initialEvents(query url.Values) bool {
 	version, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
 	if err != nil || version == 0 {
@@ -191,7 +195,8 @@ func initialEvents(query url.Values) bool {
 	return len(send) > 0 && send[0] != "false" && send[0] != "0"
 }
 
-// initialSignal implements utilflowcontrol.InitializationSignal: the storage signals that all initial events are on their way.
+// initialSignal implements utilflowcontrol.InitializationSignal: the storage signals that all initial events are on
+// their way.
 type initialSignal struct {
 	ctx context.Context // with the signal of priority and fairness
 	w   *initialWriter
@@ -206,7 +211,8 @@ func (s *initialSignal) Signal() {
 // Wait is for priority and fairness, which has a signal of its own.
 func (s *initialSignal) Wait() {}
 
-// initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there are no more.
+// initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there
+// are no more.
 type initialWriter struct {
 	http.ResponseWriter
 	release  func()
@@ -243,7 +249,8 @@ func (w *initialWriter) releaseIdle() {
 	}
 }
 
-// admit reads the body of a request, if it has one of up to size bytes, and waits for the memory that the request needs.
+// admit reads the body of a request, if it has one of up to size bytes, and waits for the memory that the request
+// needs.
 func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err error) {
 	body, leave := []byte(nil), func() {}
 	if size > 0 {
@@ -264,7 +271,8 @@ func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err
 	return func() { giveBack(); leave() }, nil
 }
 
-// readBody returns the body, and leaves it, and what is too long, to the handler. It waits for a place for a long one, which leave gives back.
+// readBody returns the body, and leaves it, and what is too long, to the handler. It waits for a place for a long one,
+// which leave gives back.
 func (m *Memory) readBody(req *http.Request) (body []byte, leave func(), err error) {
 	read := func(limit int64) error {
 		more, err := io.ReadAll(io.LimitReader(req.Body, limit-int64(len(body))))
@@ -331,9 +339,9 @@ func (m *Memory) take(req *http.Request, cost int64) (release func(), err error)
 	return release, nil
 }
 
-// untilEnd returns a write whose handler does not return before its work ends, if that takes no longer than the grace. The library has a
-// goroutine for the work, and leaves it alone when the client goes away, or at the end of ?timeout: it would have no seat and no memory of
-// the budget. Call stop when the handler has returned.
+// untilEnd returns a write whose handler does not return before its work ends, if that takes no longer than the grace.
+// The library has a goroutine for the work, and leaves it alone when the client goes away, or at the end of ?timeout:
+// it would have no seat and no memory of the budget. Call stop when the handler has returned.
 func (m *Memory) untilEnd(req *http.Request) (write *http.Request, stop func()) {
 	client := req.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
@@ -385,7 +393,8 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 		fromEtcd = true
 	}
 	selects := options.LabelSelector != "" || options.FieldSelector != ""
-	// The library returns all objects that it has in its cache for resourceVersion=0, and reads more than it returns with a selector.
+	// The library returns all objects that it has in its cache for resourceVersion=0, and reads more than it returns
+	// with a selector.
 	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
 		objects = min(objects, options.Limit)
 	}

@@ -27,10 +27,12 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 )
 
-// largestObject is the size of the object large of testMemory. All others of the resource have 64 KiB at the most, as far as is known.
+// largestObject is the size of the object large of testMemory. All others of the resource have 64 KiB at the most, as
+// far as is known.
 const largestObject, otherObject = 1_500_000, 64 << 10
 
-// testMemory knows a resource with 10,000 objects of 10 kB on average, one with 100 of 10 kB, and one that is not counted yet.
+// testMemory knows a resource with 10,000 objects of 10 kB on average, one with 100 of 10 kB, and one that is not
+// counted yet.
 func testMemory(t *testing.T) *Memory {
 	t.Helper()
 	counts, sizes := flowcontrolrequest.NewStorageObjectCountTracker(), objectsizes.New()
@@ -60,7 +62,8 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 	return req
 }
 
-// TestCostOfObjects: a list costs something for each object, and more if it is not streamed; other requests by the size of their object.
+// TestCostOfObjects: a list costs something for each object, and more if it is not streamed; other requests by the size
+// of their object.
 func TestCostOfObjects(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
 	const size, streamed = 100_000_000 * wholeByteCost, 10_000 * listedCost
@@ -252,7 +255,8 @@ func TestInitialEvents(t *testing.T) {
 	}
 }
 
-// TestWritesEnd: the handler of a write does not see for a while that its client is gone, so it keeps its seat until its work ends.
+// TestWritesEnd: the handler of a write does not see for a while that its client is gone, so it keeps its seat until
+// its work ends.
 func TestWritesEnd(t *testing.T) {
 	for verb, want := range map[string]time.Duration{
 		"create": maxGrace, "patch": maxGrace, "update": maxGrace, "delete": maxGrace, "deletecollection": maxGrace, "list": time.Second, "get": time.Second,

@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot: if it panics, or if it returns an error
-// that no storage has replaced, as in dry runs.
+// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot: if it panics,
+// or if it returns an error that no storage has replaced, as in dry runs.
 func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, kind schema.GroupKind, serializer runtime.NegotiatedSerializer) {
 	held := &heldError{ResponseWriter: w}
 	defer func() {
@@ -44,7 +44,8 @@ func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, 
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), uncompressed)
 }
 
-// mergePanic is in the stack of a panic of the libraries that merge patches. That for JSON patches panics when it compares a null in a list.
+// mergePanic is in the stack of a panic of the libraries that merge patches. That for JSON patches panics when it
+// compares a null in a list.
 var mergePanic = regexp.MustCompile(`/util/strategicpatch\.|\(\*jsonPatcher\)\.applyJSPatch\(`)
 
 // heldError holds a response of the status 500 back.

@@ -20,12 +20,14 @@ import (
 )
 
 const (
-	// maxMetadata is the number of entries that each list and map of an object's metadata may have. The library has no limit.
+	// maxMetadata is the number of entries that each list and map of an object's metadata may have. The library has no
+	// limit.
 	maxMetadata = 5000
-	// fewMetadata is the number of entries that the library may validate. The time that it takes to join n errors grows with the square of n.
+	// fewMetadata is the number of entries that the library may validate. The time that it takes to join n errors grows
+	// with the square of n.
 	fewMetadata = 100
-	// shortList is the number of elements that the library may find duplicates among. The time that generated validation takes grows with
-	// the cube of their number.
+	// shortList is the number of elements that the library may find duplicates among. The time that generated
+	// validation takes grows with the cube of their number.
 	shortList = 1000
 	// maxMetadataErrors is the number of errors in a response.
 	maxMetadataErrors = 100
@@ -98,8 +100,8 @@ func (l limitObjects) Validate(ctx context.Context, a admission.Attributes, o ad
 	return nil
 }
 
-// metadataErrors returns an error for each list and map that is too long, unless it was so before, and the first of the library's errors if
-// one is long. old is nil on create.
+// metadataErrors returns an error for each list and map that is too long, unless it was so before, and the first of the
+// library's errors if one is long. old is nil on create.
 func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	path := field.NewPath("metadata")
 	counts, before := metadataCounts(object), metadataCounts(old)

@@ -134,7 +134,8 @@ func (p *Patches) WithCheck(handler http.Handler, limit int64, serializer runtim
 	})
 }
 
-// checkOf returns the check of the request's body, or nil if it needs none, and the kind that is patched, which is empty if none is.
+// checkOf returns the check of the request's body, or nil if it needs none, and the kind that is patched, which is
+// empty if none is.
 func (p *Patches) checkOf(req *http.Request) (check func(body []byte) (patch.Cost, error), gk schema.GroupKind) {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Verb != "patch" {
@@ -214,8 +215,8 @@ func (p *Patches) FitsSchema(content map[string]any) error {
 	return nil
 }
 
-// stringKeys rejects YAML with a key that is not a string. The decoder makes it one, and which of 1 and "1" counts differs from one
-// decoding to the next: the handler could read another value than was checked.
+// stringKeys rejects YAML with a key that is not a string. The decoder makes it one, and which of 1 and "1" counts
+// differs from one decoding to the next: the handler could read another value than was checked.
 func stringKeys(body []byte) error {
 	if json.Valid(body) {
 		return nil

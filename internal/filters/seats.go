@@ -30,8 +30,9 @@ const (
 // errGaveWay is the end of a request that waited for its client, or for memory, while others waited for its seats.
 var errGaveWay = errors.New("others waited for the seats of this request")
 
-// seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long as its client takes to read the response, up
-// to a minute for each piece of it. Here requests that wait for their clients, or for memory, give way to those of other users.
+// seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long as its client takes to
+// read the response, up to a minute for each piece of it. Here requests that wait for their clients, or for memory,
+// give way to those of other users.
 type seats struct {
 	utilflowcontrol.Interface
 
@@ -71,7 +72,8 @@ func withSeat(ctx context.Context) context.Context {
 	return context.WithValue(ctx, seatKey{}, &seat{width: 1})
 }
 
-// waits notes that a request waits for its client, or for memory, until done is called. interrupt ends the wait. It must not block.
+// waits notes that a request waits for its client, or for memory, until done is called. interrupt ends the wait. It
+// must not block.
 func waits(ctx context.Context, interrupt func()) (done func()) {
 	s, ok := ctx.Value(seatKey{}).(*seat)
 	if !ok {
@@ -91,7 +93,8 @@ func waits(ctx context.Context, interrupt func()) (done func()) {
 	}
 }
 
-// neverInterrupt is for the end of a request: what the library's timeout left behind may still wait, on a connection that serves others.
+// neverInterrupt is for the end of a request: what the library's timeout left behind may still wait, on a connection
+// that serves others.
 func neverInterrupt(ctx context.Context) {
 	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
 		s.mutex.Lock()

@@ -37,8 +37,8 @@ func (l *oneLevel) Handle(ctx context.Context, _ utilflowcontrol.RequestDigest, 
 	execFn()
 }
 
-// TestGiveWay: requests that wait for their clients end while others wait for seats, the last ones first; those that work do not, nor does
-// the first that a user has.
+// TestGiveWay: requests that wait for their clients end while others wait for seats, the last ones first; those that
+// work do not, nor does the first that a user has.
 func TestGiveWay(t *testing.T) {
 	type request struct {
 		user  string

@@ -50,7 +50,8 @@ func (b utf8Body) Read(p []byte) (int, error) {
 
 var errSurrogate = errors.New("half of a surrogate pair")
 
-// surrogatePairs copies JSON. It returns errSurrogate for an escape that is half of a surrogate pair, such as \ud800 alone.
+// surrogatePairs copies JSON. It returns errSurrogate for an escape that is half of a surrogate pair, such as \ud800
+// alone.
 type surrogatePairs struct{ transform.NopResetter }
 
 // Transform implements transform.Transformer.
@@ -77,7 +78,8 @@ func (surrogatePairs) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, er
 	return nDst, nSrc, nil
 }
 
-// escape returns the number of bytes of the escape, or the surrogate pair, that JSON begins with. An invalid escape is left to the decoder.
+// escape returns the number of bytes of the escape, or the surrogate pair, that JSON begins with. An invalid escape is
+// left to the decoder.
 func escape(json []byte, atEOF bool) (int, error) {
 	const single, unicode, pair = len(`\n`), len(`\u0000`), len(`\ud800\udc00`)
 	if len(json) < pair && !atEOF {

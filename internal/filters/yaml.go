@@ -28,13 +28,15 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this
-// parser too. etcd takes objects of up to 1.5 MiB.
+// maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for
+// a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this parser
+// too. etcd takes objects of up to 1.5 MiB.
 const maxYAML = 1 << 20
 
 // Responses in YAML.
 const (
-	// maxYAMLAnswer is the size in bytes of the JSON that one is made of, yamlAnswerByteCost what each byte costs in memory.
+	// maxYAMLAnswer is the size in bytes of the JSON that one is made of, yamlAnswerByteCost what each byte costs in
+	// memory.
 	maxYAMLAnswer      = 512 << 10
 	yamlAnswerByteCost = 170
 	// maxYAMLDepth is the number of levels: each line begins with two blanks for each.
@@ -251,10 +253,12 @@ func readYAML(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some, and with 413 for lists
-// that are too long. The library would store binary data as text, with the character U+FFFD for each byte that is not UTF-8.
+// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some, and
+// with 413 for lists that are too long. The library would store binary data as text, with the character U+FFFD for each
+// byte that is not UTF-8.
 func checkNodes(body []byte) error {
-	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long list.
+	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long
+	// list.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
 	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":")) // in all lists and mappings
 	if !aliases && !bytes.ContainsRune(body, '!') && elements < patch.MaxOwners || json.Valid(body) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gobuild tells how far a go command is that compiles for minutes, and what helps when it fails. It imports the standard library
-// alone, so that a command that uses it is there within seconds on a machine with empty caches.
+// Package gobuild tells how far a go command is that compiles for minutes, and what helps when it fails. It imports the
+// standard library alone, so that a command that uses it is there within seconds on a machine with empty caches.
 package gobuild
 
 import (
@@ -41,7 +41,8 @@ func Tell(to io.Writer, doing func() string, f func() error) error {
 	return f()
 }
 
-// Log counts the packages that go build -v and go run -v name, which are those that they compile, and keeps what else they say.
+// Log counts the packages that go build -v and go run -v name, which are those that they compile, and keeps what else
+// they say.
 type Log struct {
 	mu       sync.Mutex
 	partial  []byte
@@ -54,13 +55,14 @@ type Log struct {
 // secondsPerPackage is what one CPU takes to compile a package of a control plane, measured: 2,350 in 550 s on 2 CPUs.
 const secondsPerPackage = 0.47
 
-// Stale are the arguments with which go list prints those of the packages, and of what they import, that must be compiled.
+// Stale are the arguments with which go list prints those of the packages, and of what they import, that must be
+// compiled.
 func Stale(packages ...string) []string {
 	return append([]string{"-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, packages...)
 }
 
-// CountStale counts with such a go list what must still be compiled, for which its modules are downloaded, and tells whether it is much.
-// Where it cannot, the build says why.
+// CountStale counts with such a go list what must still be compiled, for which its modules are downloaded, and tells
+// whether it is much. Where it cannot, the build says why.
 func (l *Log) CountStale(list *exec.Cmd, run func(*exec.Cmd) error) bool {
 	var stdout bytes.Buffer
 	list.Stdout, list.Stderr = &stdout, l
@@ -73,7 +75,8 @@ func (l *Log) CountStale(list *exec.Cmd, run func(*exec.Cmd) error) bool {
 	return l.total > 100
 }
 
-// Tell calls f, which builds, and prints meanwhile how far it is. list is a go list with the arguments Stale, run when the build takes longer.
+// Tell calls f, which builds, and prints meanwhile how far it is. list is a go list with the arguments Stale, run when
+// the build takes longer.
 func (l *Log) Tell(to io.Writer, what string, list *exec.Cmd, run func(*exec.Cmd) error, f func() error) error {
 	counted := sync.OnceFunc(func() { l.CountStale(list, run) })
 	return Tell(to, func() string {

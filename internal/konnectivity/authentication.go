@@ -12,7 +12,8 @@ import (
 // tokenFlags are those by which the server asks kube-apiserver about agents' tokens.
 var tokenFlags = []string{"agent-namespace", "agent-service-account", "authentication-audience"}
 
-// checkAuthentication: without any of its flags the server accepts every TLS client as an agent (CVE-2026-16242 in HyperShift).
+// checkAuthentication: without any of its flags the server accepts every TLS client as an agent (CVE-2026-16242 in
+// HyperShift).
 func checkAuthentication(s *set) []verify.Finding {
 	var out []verify.Finding
 	tokens, certificates := false, false

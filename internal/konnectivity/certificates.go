@@ -20,7 +20,8 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// handshake is one side of a TLS connection of the set: who shows a certificate, and by which CAs the other side knows it.
+// handshake is one side of a TLS connection of the set: who shows a certificate, and by which CAs the other side knows
+// it.
 type handshake struct {
 	what       string // for findings
 	object     string
@@ -29,8 +30,8 @@ type handshake struct {
 	serverName string // that the client dials; empty for the certificates of clients
 }
 
-// handshakes lists both sides of kube-apiserver's connections over TCP, of the agents' connections, and of the servers' connections
-// to kube-apiserver the one that must have a name.
+// handshakes lists both sides of kube-apiserver's connections over TCP, of the agents' connections, and of the servers'
+// connections to kube-apiserver the one that must have a name.
 func (s *set) handshakes() []handshake {
 	var out []handshake
 	_, tcp, where := s.transport()
@@ -85,8 +86,8 @@ func checkNames(s *set) []verify.Finding {
 	return out
 }
 
-// kubeconfigCluster is the kube-apiserver that a server asks, with paths as its container has them. It is empty where the kubeconfig is
-// not among the files, which is no fault: its directory has a key.
+// kubeconfigCluster is the kube-apiserver that a server asks, with paths as its container has them. It is empty where
+// the kubeconfig is not among the files, which is no fault: its directory has a key.
 func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
 	name := p.flags["kubeconfig"]
 	config, err := clientcmd.LoadFromFile(s.file(name))
@@ -102,8 +103,8 @@ func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
 	return clientcmdapi.Cluster{}
 }
 
-// checkCAs: only CAs that sign nothing else decide who is an agent or kube-apiserver, because konnectivity accepts any client
-// certificate of its CAs, whatever its name; and each side accepts the certificate of the other.
+// checkCAs: only CAs that sign nothing else decide who is an agent or kube-apiserver, because konnectivity accepts any
+// client certificate of its CAs, whatever its name; and each side accepts the certificate of the other.
 func checkCAs(s *set) []verify.Finding {
 	var out []verify.Finding
 	for _, p := range s.servers {
@@ -123,8 +124,8 @@ func checkCAs(s *set) []verify.Finding {
 	return append(out, s.checkPeers()...)
 }
 
-// clusterCA tells why a CA's file is that of the cluster's users, or returns "". Paths are compared too, because that CA is seldom
-// among the files.
+// clusterCA tells why a CA's file is that of the cluster's users, or returns "". Paths are compared too, because that
+// CA is seldom among the files.
 func (s *set) clusterCA(p *program, file string) string {
 	users := slices.Clone(s.clientCAs)
 	for _, k := range s.apiServers {

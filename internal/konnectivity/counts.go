@@ -8,8 +8,9 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// checkCounts: an agent connects until it has as many servers as it was told, by Leases or by --server-count. With too few, some
-// kube-apiserver has no agent. Of static pods the manifests do not tell the number: the package live compares that.
+// checkCounts: an agent connects until it has as many servers as it was told, by Leases or by --server-count. With too
+// few, some kube-apiserver has no agent. Of static pods the manifests do not tell the number: the package live compares
+// that.
 func checkCounts(s *set) []verify.Finding {
 	var out []verify.Finding
 	for _, p := range s.servers {

@@ -55,7 +55,8 @@ func readEgress(e egressFile) (*apiserver.EgressSelectorConfiguration, error) {
 	return egressselector.ReadEgressSelectorConfiguration(f.Name())
 }
 
-// selection returns the connection of the selection "cluster", which aggregated APIs use, or nil, and where the configuration is.
+// selection returns the connection of the selection "cluster", which aggregated APIs use, or nil, and where the
+// configuration is.
 func (s *set) selection() (*apiserver.Connection, string) {
 	e, err := s.egress()
 	if err != nil {
@@ -73,7 +74,8 @@ func (s *set) selection() (*apiserver.Connection, string) {
 	return nil, e.where
 }
 
-// transport returns how kube-apiserver reaches the server, by the path of a socket or by TCP or neither, and where the configuration is.
+// transport returns how kube-apiserver reaches the server, by the path of a socket or by TCP or neither, and where the
+// configuration is.
 func (s *set) transport() (socket string, tcp *apiserver.TCPTransport, where string) {
 	c, where := s.selection()
 	if c == nil || c.Transport == nil {
@@ -129,7 +131,8 @@ func (s *set) localFiles(t *apiserver.TLSConfig) {
 	}
 }
 
-// checkPlainHTTP: kube-apiserver accepts such a URL and panics without a TLS configuration (kubernetes/kubernetes#92690).
+// checkPlainHTTP: kube-apiserver accepts such a URL and panics without a TLS configuration
+// (kubernetes/kubernetes#92690).
 func checkPlainHTTP(s *set) []verify.Finding {
 	_, tcp, where := s.transport()
 	if tcp == nil || !strings.HasPrefix(strings.ToLower(tcp.URL), "http:") {

@@ -2,8 +2,9 @@
 
 //go:build ignore
 
-// It writes the defaults of the flags that the rules compare, as the option packages of konnectivity's programs have them. go.mod does
-// not require these packages: they would raise the versions of grpc, golang.org/x/* and others for each server that uses this module.
+// It writes the defaults of the flags that the rules compare, as the option packages of konnectivity's programs have
+// them. go.mod does not require these packages: they would raise the versions of grpc, golang.org/x/* and others for
+// each server that uses this module.
 package main
 
 import (

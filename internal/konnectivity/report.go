@@ -13,16 +13,18 @@ import (
 
 // Options are what a set is checked against.
 type Options struct {
-	// ClientCAFiles hold the CAs of the cluster's users, none of which may decide who is an agent. The CAs of kube-apiserver's
+	// ClientCAFiles hold the CAs of the cluster's users, none of which may decide who is an agent. The CAs of
+	// kube-apiserver's
 	// --client-ca-file and of kubeconfigs are found without it where they are among the files.
 	ClientCAFiles []string
 	Now           time.Time
 }
 
-// Verify checks the set in a directory against all rules. The directory holds rendered manifests (*.yaml, *.yml, *.json) anywhere
-// below it, and the pairs under the names that certgen init gives them (konnectivity-agent-server/tls.crt): a file that a manifest
-// names is found by the last two parts of its path. Faults of the set are findings; Verify fails only if the directory cannot be
-// read or holds no manifests, or if a file of CAs cannot be read.
+// Verify checks the set in a directory against all rules. The directory holds rendered manifests (*.yaml, *.yml,
+// *.json) anywhere below it, and the pairs under the names that certgen init gives them
+// (konnectivity-agent-server/tls.crt): a file that a manifest names is found by the last two parts of its path. Faults
+// of the set are findings; Verify fails only if the directory cannot be read or holds no manifests, or if a file of CAs
+// cannot be read.
 func Verify(dir string, opts Options) (*verify.Report, error) {
 	s, err := load(dir, opts.Now)
 	if err != nil {

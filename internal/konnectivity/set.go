@@ -42,8 +42,8 @@ type egressFile struct {
 	data  []byte
 }
 
-// load reads the manifests (*.yaml, *.yml, *.json) and lists the other files in dir and all below it. Names that begin with ".." hold
-// the same again, see certs.WriteFiles. It fails if dir cannot be read or holds no manifest.
+// load reads the manifests (*.yaml, *.yml, *.json) and lists the other files in dir and all below it. Names that begin
+// with ".." hold the same again, see certs.WriteFiles. It fails if dir cannot be read or holds no manifest.
 func load(dir string, now time.Time) (*set, error) {
 	s := &set{dir: dir, now: now}
 	if info, err := os.Stat(dir); err != nil {
@@ -86,8 +86,8 @@ func load(dir string, now time.Time) (*set, error) {
 	return s, nil
 }
 
-// file finds the file that a program will find under a path, by the last two parts of the path: the directory of a pair, as certgen
-// init names it, and the file in it. It returns "" when there is none.
+// file finds the file that a program will find under a path, by the last two parts of the path: the directory of a
+// pair, as certgen init names it, and the file in it. It returns "" when there is none.
 func (s *set) file(path string) string {
 	want := string(filepath.Separator) + filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
 	for _, f := range s.files {
@@ -98,7 +98,8 @@ func (s *set) file(path string) string {
 	return ""
 }
 
-// bundle reads the certificates in the file of a path; nil if it is missing or cannot be parsed, which checkPeers reports.
+// bundle reads the certificates in the file of a path; nil if it is missing or cannot be parsed, which checkPeers
+// reports.
 func (s *set) bundle(path string) certs.Bundle {
 	b, _ := s.readBundle(path)
 	return b

@@ -50,7 +50,8 @@ func checkSocket(s *set) []verify.Finding {
 	return out
 }
 
-// checkAddress: the server listens where kube-apiserver dials. What a name, or an address that a load balancer may have, leads to is not known here.
+// checkAddress: the server listens where kube-apiserver dials. What a name, or an address that a load balancer may
+// have, leads to is not known here.
 func checkAddress(p *program, dialled string) []verify.Finding {
 	u, port, bind := parseURL(dialled), p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
@@ -96,7 +97,8 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 	return out
 }
 
-// checkGroup: the server makes the socket with mode 0770, so kube-apiserver needs its user or group, or to be root, which its image is.
+// checkGroup: the server makes the socket with mode 0770, so kube-apiserver needs its user or group, or to be root,
+// which its image is.
 func (s *set) checkGroup(server *program) []verify.Finding {
 	user, group := server.user()
 	if user == nil || group == nil {

@@ -2,8 +2,8 @@
 
 // Package kubeconfig gives a user a client certificate and the kubeconfig that goes with it.
 //
-// Called by cmd/certgen. Calls internal/certs for everything about certificates and files, and client-go for the format, which
-// internal/certs must not know.
+// Called by cmd/certgen. Calls internal/certs for everything about certificates and files, and client-go for the
+// format, which internal/certs must not know.
 package kubeconfig
 
 import (

@@ -23,8 +23,8 @@ const (
 	remembered = 1000
 )
 
-// Sizes are the largest sizes in bytes that objects have had since the server started. They do not shrink: a watch sees the value before a
-// change after the one that replaces it. All methods can be called concurrently.
+// Sizes are the largest sizes in bytes that objects have had since the server started. They do not shrink: a watch sees
+// the value before a change after the one that replaces it. All methods can be called concurrently.
 type Sizes struct {
 	mutex     sync.Mutex
 	resources map[schema.GroupResource]*resource
@@ -57,8 +57,8 @@ func (s *Sizes) Largest(of schema.GroupResource) int64 {
 	return 0
 }
 
-// Object returns the size of an object, or more: up to 64 KiB if the object is smaller than that, and up to the size of the 1,000th largest
-// object of the resource.
+// Object returns the size of an object, or more: up to 64 KiB if the object is smaller than that, and up to the size of
+// the 1,000th largest object of the resource.
 func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

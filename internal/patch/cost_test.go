@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestCheckStored: a patch is refused if the product of its operations and of the object's longest list is too large, or if it merges a
-// list and there is one that is too long to be merged.
+// TestCheckStored: a patch is refused if the product of its operations and of the object's longest list is too large,
+// or if it merges a list and there is one that is too long to be merged.
 func TestCheckStored(t *testing.T) {
 	finalizers := func(n int) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, n)}}

@@ -23,8 +23,8 @@ func isDirective(key string) bool {
 	return key == patchDirective || key == retainKeysDirective || strings.HasPrefix(key, orderDirective) || strings.HasPrefix(key, deleteDirective)
 }
 
-// directives checks the directives in an object, which has these fields or, if they are nil, is a Go map. It reports whether the object
-// is merged. Otherwise it takes the place of another.
+// directives checks the directives in an object, which has these fields or, if they are nil, is a Go map. It reports
+// whether the object is merged. Otherwise it takes the place of another.
 func (c *checker) directives(object map[string]any, fields map[string]structField) (merge bool) {
 	if _, ok := object[patchDirective]; ok {
 		c.patchDirective(object)
@@ -138,8 +138,8 @@ func (c *checker) order(v any, f structField, object map[string]any, name string
 	}
 }
 
-// inOrder reports whether each element of a list that has no directive is in the order, one behind the other. The elements of the list
-// are not checked yet, those of the order are.
+// inOrder reports whether each element of a list that has no directive is in the order, one behind the other. The
+// elements of the list are not checked yet, those of the order are.
 func inOrder(list, order []any, key string) bool {
 	next := 0
 	for _, v := range list {
@@ -168,8 +168,8 @@ func keyOf(v any, key string) any {
 	return v
 }
 
-// deletedElements checks the elements that are removed from a list of scalars, and what the patch has for that list: the library adds and
-// removes in no certain order.
+// deletedElements checks the elements that are removed from a list of scalars, and what the patch has for that list:
+// the library adds and removes in no certain order.
 func (c *checker) deletedElements(v any, f structField, sent any, name string) {
 	list, ok := v.([]any)
 	added, _ := sent.([]any)
@@ -218,8 +218,8 @@ func (c *checker) mergedElement(v any, elem reflect.Type, key string) {
 	c.fits(v, elem, listMeta{}, true)
 }
 
-// identity reports whether v can be compared with the elements of the object's list: by a key, or as a scalar. It must be written as the
-// library writes the object's own: an integer is not a float.
+// identity reports whether v can be compared with the elements of the object's list: by a key, or as a scalar. It must
+// be written as the library writes the object's own: an integer is not a float.
 func (c *checker) identity(v any, elem reflect.Type, key string) bool {
 	object, isMap := v.(map[string]any)
 	if !isMap {

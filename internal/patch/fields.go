@@ -27,8 +27,8 @@ type listMeta struct {
 
 var fieldsByType sync.Map // reflect.Type to map[string]structField
 
-// fieldsOf returns the fields of a struct by name in JSON, with those of embedded structs, as the library's converter finds them. It is
-// safe for concurrent use.
+// fieldsOf returns the fields of a struct by name in JSON, with those of embedded structs, as the library's converter
+// finds them. It is safe for concurrent use.
 func fieldsOf(t reflect.Type) map[string]structField {
 	if fields, ok := fieldsByType.Load(t); ok {
 		return fields.(map[string]structField)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// MaxOwners is the number of owners that an object may have. The library compares each with each other, several times and before admission.
+// MaxOwners is the number of owners that an object may have. The library compares each with each other, several times
+// and before admission.
 const MaxOwners = 500
 
 // maxMoved is the number of elements that the operations of a JSON patch may move in one list: 0.3 s.
@@ -21,9 +22,9 @@ const maxMoved = 10_000_000
 // inserts are the operations that make a list longer.
 var inserts = sets.New("add", "copy", "move")
 
-// JSON returns what a JSON patch costs, or an error with the status 413 if its operations may move too many elements of its own values, and of
-// what they insert. Each that inserts or removes an element of a list moves the others. A body that is not a JSON patch has no cost; the
-// library rejects it.
+// JSON returns what a JSON patch costs, or an error with the status 413 if its operations may move too many elements of
+// its own values, and of what they insert. Each that inserts or removes an element of a list moves the others. A body
+// that is not a JSON patch has no cost; the library rejects it.
 func JSON(body []byte) (Cost, error) {
 	var operations []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// mismatches begin the messages of the library for a patch that fits the type and cannot be merged into this object. Its errors have no type.
+// mismatches begin the messages of the library for a patch that fits the type and cannot be merged into this object.
+// Its errors have no type.
 var mismatches = []string{
 	"expected a []interface {}, but received a ", // an order for a list of the object that is null
 	"map: map[",                                             // an element of the object has no merge key
@@ -23,8 +24,8 @@ var mismatches = []string{
 	"failed to convert new object",                          // an apply configuration that fits OpenAPI and not the Go type
 }
 
-// StatusError returns an error with the status 422 for the library's error for a patch that it cannot merge into the object called name, and
-// any other error as it is.
+// StatusError returns an error with the status 422 for the library's error for a patch that it cannot merge into the
+// object called name, and any other error as it is.
 func StatusError(err error, resource schema.GroupResource, name string) error {
 	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) || !Mismatch(err.Error()) {
 		return err
@@ -32,7 +33,8 @@ func StatusError(err error, resource schema.GroupResource, name string) error {
 	return Unmatched(err.Error(), schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name)
 }
 
-// Unmatched returns an error with the status 422 for a patch that does not match the object called name. The message is the library's.
+// Unmatched returns an error with the status 422 for a patch that does not match the object called name. The message is
+// the library's.
 func Unmatched(message string, kind schema.GroupKind, name string) error {
 	return Unmerged(cut(message, maxMessage)+"; send a merge patch, a JSON patch or an apply configuration", kind, name)
 }

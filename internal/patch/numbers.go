@@ -72,7 +72,8 @@ func float(f float64, t reflect.Type) string {
 	return integer(int64(f), t)
 }
 
-// rounding returns what is wrong with a value if it may be an integer that the decoder rounded another number to, or "".
+// rounding returns what is wrong with a value if it may be an integer that the decoder rounded another number to, or
+// "".
 func (c *checker) rounding(v any) string {
 	var f float64
 	switch n := v.(type) {
@@ -92,8 +93,8 @@ func (c *checker) rounding(v any) string {
 	return c.rounded[f]
 }
 
-// roundedNumbers returns what is wrong with the integers that a float64 rounds other numbers in the body to. It decodes nothing else: the
-// body may be long. In YAML, a number in a string counts, too.
+// roundedNumbers returns what is wrong with the integers that a float64 rounds other numbers in the body to. It decodes
+// nothing else: the body may be long. In YAML, a number in a string counts, too.
 func roundedNumbers(body []byte, isJSON bool) map[float64]string {
 	rounded := map[float64]string{}
 	for i := 0; i < len(body); i++ {
@@ -133,7 +134,8 @@ var numeric = func() (table [256]bool) {
 	return table
 }()
 
-// integral reports whether a number in JSON is an integer: whether its exponent moves the point behind its last digit that is not 0.
+// integral reports whether a number in JSON is an integer: whether its exponent moves the point behind its last digit
+// that is not 0.
 func integral(number string) bool {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
@@ -147,7 +149,8 @@ func integral(number string) bool {
 
 func outOfRange(t reflect.Type) string { return "must be in the range of " + t.Kind().String() }
 
-// exact adds an error for each integer in v that the decoder rounded: one in the range of uint64 that int64 does not hold.
+// exact adds an error for each integer in v that the decoder rounded: one in the range of uint64 that int64 does not
+// hold.
 func (c *checker) exact(v any) {
 	if c.full() {
 		return

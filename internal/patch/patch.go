@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patch checks strategic merge patches and apply configurations against the Go type of the object that they change, and what JSON
-// patches cost.
+// Package patch checks strategic merge patches and apply configurations against the Go type of the object that they
+// change, and what JSON patches cost.
 //
-// The library that merges them (k8s.io/apimachinery/pkg/util/strategicpatch) trusts them: it panics on merge keys that cannot be
-// compared, returns errors without a status for directives that it does not know, and cuts integers to the size of their field.
-// Strategic and Apply take what the library's own decoder returned and return nil for a patch whose content fits. They report at most
-// ten errors and change nothing.
+// The library that merges them (k8s.io/apimachinery/pkg/util/strategicpatch) trusts them: it panics on merge keys that
+// cannot be compared, returns errors without a status for directives that it does not know, and cuts integers to the
+// size of their field. Strategic and Apply take what the library's own decoder returned and return nil for a patch
+// whose content fits. They report at most ten errors and change nothing.
 package patch
 
 import (
@@ -24,27 +24,29 @@ import (
 )
 
 const (
-	// maxErrors, maxText and maxMessage, in bytes, and maxSteps, at each end of a path, bound the response to a patch of which nothing fits.
+	// maxErrors, maxText and maxMessage, in bytes, and maxSteps, at each end of a path, bound the response to a patch
+	// of which nothing fits.
 	maxErrors  = 10
 	maxText    = 128
 	maxMessage = 1024
 	maxSteps   = 16
-	// maxMerged is the number of elements in a list that is merged, or in its order. The library compares each with each other, and with the
-	// object's, so the sum of the squares of several lists is bounded by the square of this.
+	// maxMerged is the number of elements in a list that is merged, or in its order. The library compares each with
+	// each other, and with the object's, so the sum of the squares of several lists is bounded by the square of this.
 	maxMerged = 2000
 )
 
-// Strategic checks a strategic merge patch of an object of the struct type t, and returns what it costs. The body, in JSON, is what patch
-// was decoded from. Unknown fields are left to the library, which ignores, warns of or rejects them as the request's fieldValidation says.
+// Strategic checks a strategic merge patch of an object of the struct type t, and returns what it costs. The body, in
+// JSON, is what patch was decoded from. Unknown fields are left to the library, which ignores, warns of or rejects them
+// as the request's fieldValidation says.
 func Strategic(patch map[string]any, body []byte, t reflect.Type) (Cost, field.ErrorList) {
 	c := checker{body: body}
 	c.structure(patch, t, true)
 	return Cost{Merges: c.merges}, c.errs
 }
 
-// Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range of its field. Fields,
-// keys and duplicates are left to the library. The body, in YAML or JSON, is what configuration was decoded from by the YAML parser, which
-// rounds fractions to integers; it is nil if another decoder did.
+// Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range
+// of its field. Fields, keys and duplicates are left to the library. The body, in YAML or JSON, is what configuration
+// was decoded from by the YAML parser, which rounds fractions to integers; it is nil if another decoder did.
 func Apply(configuration map[string]any, body []byte, t reflect.Type) field.ErrorList {
 	c := checker{body: body, yaml: true}
 	c.structure(configuration, t, false)
@@ -55,8 +57,8 @@ func Apply(configuration map[string]any, body []byte, t reflect.Type) field.Erro
 type checker struct {
 	path []step
 	errs field.ErrorList
-	// body is what the patch was decoded from, by the YAML parser if yaml is set, or nil. rounded has what is wrong with the integers that
-	// stand for other numbers in it, once they are known.
+	// body is what the patch was decoded from, by the YAML parser if yaml is set, or nil. rounded has what is wrong
+	// with the integers that stand for other numbers in it, once they are known.
 	body    []byte
 	yaml    bool
 	rounded map[float64]string
@@ -114,8 +116,8 @@ func (c *checker) fieldPath() *field.Path {
 	return path
 }
 
-// fits adds an error if v cannot be a value of type t. If merge is set, v is merged into a value of the object; otherwise it takes
-// its place, and directives have no meaning in it.
+// fits adds an error if v cannot be a value of type t. If merge is set, v is merged into a value of the object;
+// otherwise it takes its place, and directives have no meaning in it.
 func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 	if v == nil || c.full() {
 		return
@@ -213,7 +215,8 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 	}
 }
 
-// compare adds an error if a list has too many elements to compare each with each other, together with the lists before it.
+// compare adds an error if a list has too many elements to compare each with each other, together with the lists before
+// it.
 func (c *checker) compare(list []any) bool {
 	c.merges = true
 	if c.compared += min(len(list), maxMerged+1) * min(len(list), maxMerged+1); c.compared > maxMerged*maxMerged {
@@ -303,8 +306,8 @@ func cut(text string, size int) string {
 	return strings.ToValidUTF8(text[:size], "") + "..."
 }
 
-// ShortTexts replaces each string and each key in content that is longer than 128 bytes by a short one. Strings that differ still do. It
-// changes content and returns it, or what replaces it.
+// ShortTexts replaces each string and each key in content that is longer than 128 bytes by a short one. Strings that
+// differ still do. It changes content and returns it, or what replaces it.
 func ShortTexts(content any) any {
 	switch content := content.(type) {
 	case map[string]any:

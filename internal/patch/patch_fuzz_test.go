@@ -18,8 +18,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// FuzzStrategic: what Strategic accepts, the library merges into any object without a panic and without an error that has no status,
-// and what it merged is stored as it is.
+// FuzzStrategic: what Strategic accepts, the library merges into any object without a panic and without an error that
+// has no status, and what it merged is stored as it is.
 func FuzzStrategic(f *testing.F) {
 	for i, patch := range fitting {
 		f.Add([]byte{byte(i), 7, 1, 200, byte(i), 31}, patch)

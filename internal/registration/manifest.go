@@ -20,8 +20,9 @@ const manifestHeader = `# Generated from the API: its versions as APIServices, w
 // The names in manifests/base, to which a project's prefix and namespace are given.
 const baseService, baseNamespace = "apiserver", "system"
 
-// Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one of each group first,
-// for the Service in manifests/base, the server's right to read the API, and what components of manifests/ need to know of it.
+// Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one
+// of each group first, for the Service in manifests/base, the server's right to read the API, and what components of
+// manifests/ need to know of it.
 func Manifest(versions []schema.GroupVersion) ([]byte, error) {
 	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
 	var names, groups []string

@@ -62,8 +62,8 @@ func APIServices(versions []schema.GroupVersion, backend Backend) []*apiregistra
 	return all
 }
 
-// Reader returns the right of a server's ServiceAccount to read the groups that it serves: an admission policy may have its parameters in
-// them, and the server reads these through kube-apiserver.
+// Reader returns the right of a server's ServiceAccount to read the groups that it serves: an admission policy may have
+// its parameters in them, and the server reads these through kube-apiserver.
 func Reader(versions []schema.GroupVersion, account, namespace string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	groups := sets.New[string]()
 	for _, gv := range versions {
@@ -126,8 +126,8 @@ func Available(ctx context.Context, client apiregistration.APIServiceInterface, 
 	return nil
 }
 
-// Discovered returns nil when the aggregated discovery of kube-apiserver, which clients read, lists every version of the
-// group, fresh and with its resources.
+// Discovered returns nil when the aggregated discovery of kube-apiserver, which clients read, lists every version of
+// the group, fresh and with its resources.
 func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema.GroupVersion) error {
 	_, resources, failed, err := client.GroupsAndMaybeResources()
 	if err != nil {
@@ -144,8 +144,8 @@ func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema
 	return nil
 }
 
-// Described returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and so does
-// MutatingAdmissionPolicy in our own server, which refuses writes without it.
+// Described returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and
+// so does MutatingAdmissionPolicy in our own server, which refuses writes without it.
 func Described(client openapi.Client, versions []schema.GroupVersion) error {
 	paths, err := client.Paths()
 	if err != nil {

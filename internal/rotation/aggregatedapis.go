@@ -20,7 +20,8 @@ func (p *procedure) aggregated(ctx context.Context, looks ...Look) ([]certs.Serv
 	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.look(ctx, s)) }), err
 }
 
-// look finds out, when an API of others is first seen, what it can be asked: it must not keep a certificate from being replaced.
+// look finds out, when an API of others is first seen, what it can be asked: it must not keep a certificate from being
+// replaced.
 func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 	name := s.Namespace + "/" + s.Name
 	if s == p.opts.Service {
@@ -48,14 +49,16 @@ func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 	return look
 }
 
-// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a certificate of another CA is used.
+// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a
+// certificate of another CA is used.
 func (p *procedure) lookAgain() {
 	if p.makeCA == nil || !p.switched() {
 		p.state.Others = nil
 	}
 }
 
-// isEmpty is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it does not answer.
+// isEmpty is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it
+// does not answer.
 func (p *procedure) isEmpty(ctx context.Context, s certs.Service) bool {
 	if s == p.opts.Service {
 		return false
@@ -80,9 +83,9 @@ func (p *procedure) excuse(ctx context.Context, s certs.Service, err error) erro
 	return err
 }
 
-// leftOut leaves an API of others out from now on when it has failed for half of the timeout and the rotation cannot be why: the CA stays, so does
-// the name in the certificate, and the certificate in use is not answered or believed either. After the switch that is the new one, which must
-// have been believed before.
+// leftOut leaves an API of others out from now on when it has failed for half of the timeout and the rotation cannot be
+// why: the CA stays, so does the name in the certificate, and the certificate in use is not answered or believed
+// either. After the switch that is the new one, which must have been believed before.
 func (p *procedure) leftOut(ctx context.Context, s certs.Service, err error) bool {
 	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.look(ctx, s) != LookProbe || p.answersEverywhere(ctx, p.opts.Service) != nil {
 		return false
@@ -107,7 +110,8 @@ func (p *procedure) switched() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == Identity && p.record(&s) != nil })
 }
 
-// believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's certificate in use.
+// believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's
+// certificate in use.
 func (p *procedure) believes(ctx context.Context, s certs.Service) error {
 	proxy, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if err != nil {
@@ -121,8 +125,8 @@ func (p *procedure) believes(ctx context.Context, s certs.Service) error {
 	})
 }
 
-// probeEndpoints asks each endpoint of a Service what it makes of a front proxy's certificate. One that is not ready and does not answer is
-// passed over.
+// probeEndpoints asks each endpoint of a Service what it makes of a front proxy's certificate. One that is not ready
+// and does not answer is passed over.
 func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *certs.KeyPair, judge func(cluster.Endpoint, cluster.ProbeResult) error) error {
 	trust, err := p.caBundleOf(ctx, s)
 	if err != nil {
@@ -178,8 +182,8 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 	return nil
 }
 
-// caBundleOf is what the endpoints of a Service are verified with. Without one, as metrics-server often is installed, nobody can tell who would
-// answer there.
+// caBundleOf is what the endpoints of a Service are verified with. Without one, as metrics-server often is installed,
+// nobody can tell who would answer there.
 func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (certs.Bundle, error) {
 	apiServices, err := p.opts.Observer.APIServices(ctx, service)
 	if err != nil {
@@ -193,7 +197,8 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 	return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with", service.Namespace, service.Name)
 }
 
-// proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same client certificate.
+// proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same
+// client certificate.
 func (p *procedure) proxyAnswers(ctx context.Context) error {
 	services, err := p.aggregated(ctx, LookProbe, LookAnswer)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being replaced.
+// TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being
+// replaced.
 func TestOtherAPIs(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		f := newFake(t)
@@ -53,7 +54,8 @@ func TestOtherAPIs(t *testing.T) {
 	}
 }
 
-// TestOtherAPIRefuses: an API that could not be asked before, and does not believe the new CA, has the old certificate back at once.
+// TestOtherAPIRefuses: an API that could not be asked before, and does not believe the new CA, has the old certificate
+// back at once.
 func TestOtherAPIRefuses(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -83,7 +85,8 @@ func TestOtherAPIRefuses(t *testing.T) {
 	}
 }
 
-// TestRestartLeavesNoneOut: when a run takes a rotation up while a kube-apiserver restarts, no API answers, and that is no reason to leave one out.
+// TestRestartLeavesNoneOut: when a run takes a rotation up while a kube-apiserver restarts, no API answers, and that is
+// no reason to leave one out.
 func TestRestartLeavesNoneOut(t *testing.T) {
 	f := newFake(t)
 	f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
@@ -101,8 +104,8 @@ func TestRestartLeavesNoneOut(t *testing.T) {
 	}
 }
 
-// TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a later run from nothing,
-// unless the new certificate is of another CA and may be why.
+// TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a
+// later run from nothing, unless the new certificate is of another CA and may be why.
 func TestOtherAPIsLater(t *testing.T) {
 	forbidden := errors.New("endpointslices is forbidden")
 	for _, tc := range []struct {
@@ -142,8 +145,9 @@ func TestOtherAPIsLater(t *testing.T) {
 	}
 }
 
-// TestOtherAPIFails: an API of somebody else that stops answering within a run keeps the front proxy's certificate from nothing where the new one
-// cannot be why: it is of the same CA and has the same name, and is not in use yet or was believed.
+// TestOtherAPIFails: an API of somebody else that stops answering within a run keeps the front proxy's certificate from
+// nothing where the new one cannot be why: it is of the same CA and has the same name, and is not in use yet or was
+// believed.
 func TestOtherAPIFails(t *testing.T) {
 	for _, tc := range []struct {
 		rotation, step string

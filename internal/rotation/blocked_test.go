@@ -82,8 +82,8 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestNotDistrustedWhileServed: an endpoint that serves the old certificate again keeps the old CA trusted. Users get answers
-// after every single write, see fakeCluster.
+// TestNotDistrustedWhileServed: an endpoint that serves the old certificate again keeps the old CA trusted. Users get
+// answers after every single write, see fakeCluster.
 func TestNotDistrustedWhileServed(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -105,7 +105,8 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestNotDistrustedWhileCutOff: a server that may come back with the old certificate keeps the old CA trusted, and nothing but that.
+// TestNotDistrustedWhileCutOff: a server that may come back with the old certificate keeps the old CA trusted, and
+// nothing but that.
 func TestNotDistrustedWhileCutOff(t *testing.T) {
 	f := newFake(t)
 	old := f.cert(certs.ServingCADir)
@@ -229,8 +230,8 @@ func TestBlockedWithoutObserver(t *testing.T) {
 	}
 }
 
-// TestPreflightWaits: what may pass by itself, such as a kube-apiserver that restarts, is waited for before a rotation begins, but not for long.
-// Anything else is a refusal at once.
+// TestPreflightWaits: what may pass by itself, such as a kube-apiserver that restarts, is waited for before a rotation
+// begins, but not for long. Anything else is a refusal at once.
 func TestPreflightWaits(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -351,7 +352,8 @@ func TestNoEarlySwitch(t *testing.T) {
 	f.checkAborted(b)
 }
 
-// TestSwitchedWhenBelieved: a front proxy's certificate is asked about again right before it is used, by whatever run that is.
+// TestSwitchedWhenBelieved: a front proxy's certificate is asked about again right before it is used, by whatever run
+// that is.
 func TestSwitchedWhenBelieved(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		for _, event := range []EventType{EventStarted, EventFinished} {

@@ -72,7 +72,8 @@ type fakeCluster struct {
 	others     []certs.Service     // of other aggregated APIs, without a caBundle; that of "broken" does not answer
 	down       string              // an APIService that does not answer
 	believes   []*x509.Certificate // of the front proxy, by the API "metrics" alone; empty: the right ones
-	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none, unless it has them.
+	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none, unless it has
+	// them.
 	farEndpoints error
 	hasFar       bool
 	farProbe     cluster.ProbeResult // what they make of a certificate that is not in use; empty: the right thing

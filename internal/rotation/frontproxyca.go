@@ -15,8 +15,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// frontProxyCA replaces the CA of the front proxy: every kube-apiserver publishes both, each API server is asked whether
-// it believes a certificate of the new one, then kube-apiserver's pair changes, then the old CA goes.
+// frontProxyCA replaces the CA of the front proxy: every kube-apiserver publishes both, each API server is asked
+// whether it believes a certificate of the new one, then kube-apiserver's pair changes, then the old CA goes.
 func (p *procedure) frontProxyCA() {
 	p.proxyClient()
 	p.makeCA = func(*x509.Certificate) certs.CAOptions {
@@ -85,7 +85,8 @@ func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
 	return bundle, nil
 }
 
-// nextProxyDistrusted takes the new CA out of the ConfigMap again, where kube-apiserver would leave it until it expires.
+// nextProxyDistrusted takes the new CA out of the ConfigMap again, where kube-apiserver would leave it until it
+// expires.
 func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
 	if err := p.takenOut(ctx, p.nextCA); err != nil {
 		return err
@@ -93,8 +94,8 @@ func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
 	return p.settle(p.nextCA)
 }
 
-// takenOut takes a CA out of the ConfigMap whenever it is there: a kube-apiserver that has not read its file again yet puts
-// it back, at the latest within a minute.
+// takenOut takes a CA out of the ConfigMap whenever it is there: a kube-apiserver that has not read its file again yet
+// puts it back, at the latest within a minute.
 func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	published, err := p.publishedCAs(ctx)
 	if err != nil || !published.Contains(ca) {

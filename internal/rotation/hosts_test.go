@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// TestTwoHosts kills the rotations of the front proxy at every write, with two kube-apiservers that read files of their own, and
-// ends them: by another run, and taken back.
+// TestTwoHosts kills the rotations of the front proxy at every write, with two kube-apiservers that read files of their
+// own, and ends them: by another run, and taken back.
 func TestTwoHosts(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		t.Run(rotation, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestFirstCASigned(t *testing.T) {
 	}
 }
 
-// TestSlowReload: the old CA is distrusted when the last kube-apiserver, too, presents the new certificate. Where nothing tells, the hold is
-// longer than it takes, whatever was asked for.
+// TestSlowReload: the old CA is distrusted when the last kube-apiserver, too, presents the new certificate. Where
+// nothing tells, the hold is longer than it takes, whatever was asked for.
 func TestSlowReload(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -192,7 +192,8 @@ func TestSlowReload(t *testing.T) {
 	}
 }
 
-// TestNeverReloaded: a kube-apiserver that keeps showing the old certificate stops the rotation before its CA is distrusted, and is named.
+// TestNeverReloaded: a kube-apiserver that keeps showing the old certificate stops the rotation before its CA is
+// distrusted, and is named.
 func TestNeverReloaded(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -251,7 +252,8 @@ func TestCountsKubeAPIServers(t *testing.T) {
 	}
 }
 
-// TestHostByHost: certificates of one CA may be replaced host by host, also where the host's directory is the usual one.
+// TestHostByHost: certificates of one CA may be replaced host by host, also where the host's directory is the usual
+// one.
 func TestHostByHost(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -281,7 +283,8 @@ func TestHostByHost(t *testing.T) {
 	}
 }
 
-// TestKubeAPIServerJoins: one that joins while the front proxy's CA is replaced has a certificate of the old CA, which stays trusted.
+// TestKubeAPIServerJoins: one that joins while the front proxy's CA is replaced has a certificate of the old CA, which
+// stays trusted.
 func TestKubeAPIServerJoins(t *testing.T) {
 	for _, after := range []string{"trust", "switch"} {
 		f := newFake(t)
@@ -323,8 +326,8 @@ func TestPutBackIntoConfigMap(t *testing.T) {
 	f.mustAnswer()
 }
 
-// TestAbortTakesOutOfConfigMap: a kube-apiserver that has not read its file again puts the new CA back. What remains after all
-// is said.
+// TestAbortTakesOutOfConfigMap: a kube-apiserver that has not read its file again puts the new CA back. What remains
+// after all is said.
 func TestAbortTakesOutOfConfigMap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		back    time.Duration
@@ -359,7 +362,8 @@ func TestAbortTakesOutOfConfigMap(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: a write was done and its answer was lost. It is done again, and the rotation ends as if nothing had been.
+// TestLostAnswers: a write was done and its answer was lost. It is done again, and the rotation ends as if nothing had
+// been.
 func TestLostAnswers(t *testing.T) {
 	for rotation, writes := range map[string]int{ServingCA: 4, FrontProxyCA: 1} {
 		for write := 1; write <= writes; write++ {

@@ -18,8 +18,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// directory is a store that reads the front proxy's files of kubeadm as they are, where the set has no directory: front-proxy-client.crt and .key,
-// front-proxy-ca.crt and .key.
+// directory is a store that reads the front proxy's files of kubeadm as they are, where the set has no directory:
+// front-proxy-client.crt and .key, front-proxy-ca.crt and .key.
 type directory struct{ certs.Dir }
 
 // kubeadmFiles are kubeadm's names for the files of a set, which its directory would have.
@@ -83,8 +83,9 @@ func (d directory) Read(set string, names ...string) (certs.Files, error) {
 	return files, nil
 }
 
-// toLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that leads to something else is refused:
-// kube-apiserver reads it. None is listed where kubeadm's certificate is not of the CA: certgen init made the directory for somebody else.
+// toLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that leads to
+// something else is refused: kube-apiserver reads it. None is listed where kubeadm's certificate is not of the CA:
+// certgen init made the directory for somebody else.
 func (d directory) toLink(set string, ca *x509.Certificate) (files []string, err error) {
 	have, err := d.Read(set)
 	if err != nil {
@@ -126,7 +127,8 @@ func draftOf(set string) string {
 	return filepath.Join(filepath.Dir(set), ".certgen-"+filepath.Base(set))
 }
 
-// adoptable lists the sets that kubeadm may have: those of the leaves, and that of the CA where it is replaced and one of the leaves is beside it.
+// adoptable lists the sets that kubeadm may have: those of the leaves, and that of the CA where it is replaced and one
+// of the leaves is beside it.
 func (p *procedure) adoptable() (d directory, sets []string) {
 	d, ok := p.opts.store.(directory)
 	if !ok || p.caDir != certs.FrontProxyCADir {
@@ -145,8 +147,8 @@ func (p *procedure) adoptable() (d directory, sets []string) {
 	return d, sets
 }
 
-// adoptKubeadms moves kubeadm's files into directories, where certificate and key are replaced in one step, and leaves links under kubeadm's
-// names. Nobody reads another content meanwhile. Run again, it completes what was cut short.
+// adoptKubeadms moves kubeadm's files into directories, where certificate and key are replaced in one step, and leaves
+// links under kubeadm's names. Nobody reads another content meanwhile. Run again, it completes what was cut short.
 func (p *procedure) adoptKubeadms() error {
 	d, sets := p.adoptable()
 	if sets == nil {

@@ -17,7 +17,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestKubeadmLinks: after a rotation kubeadm's names lead to the pairs that were written, and one that was not is as it was.
+// TestKubeadmLinks: after a rotation kubeadm's names lead to the pairs that were written, and one that was not is as it
+// was.
 func TestKubeadmLinks(t *testing.T) {
 	client := map[string]string{
 		"front-proxy-client.crt": filepath.Join("front-proxy-client", "tls.crt"),
@@ -96,8 +97,9 @@ func TestKubeadmRefused(t *testing.T) {
 	}
 }
 
-// TestKubeadmAgain: a file of kubeadm's that is there again with other content, as kubeadm certs renew makes it before the links are there, or a link
-// that leads elsewhere, is refused, also by a run that takes the rotation up. What the refusal says helps.
+// TestKubeadmAgain: a file of kubeadm's that is there again with other content, as kubeadm certs renew makes it before
+// the links are there, or a link that leads elsewhere, is refused, also by a run that takes the rotation up. What the
+// refusal says helps.
 func TestKubeadmAgain(t *testing.T) {
 	renewed := func(f *fakeCluster) {
 		pair, err := readTestCA(f, "front-proxy-ca.crt").IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
@@ -192,7 +194,8 @@ func (f *fakeCluster) replace(name string, data []byte) {
 	}
 }
 
-// TestKubeadmHosts: the CA's file is that of the kube-apiserver beside it, however its directory is called; where it is nobody's, that is refused.
+// TestKubeadmHosts: the CA's file is that of the kube-apiserver beside it, however its directory is called; where it is
+// nobody's, that is refused.
 func TestKubeadmHosts(t *testing.T) {
 	f := newFakeOfKubeadm(t)
 	alias := filepath.Join(t.TempDir(), "pki")

@@ -98,8 +98,8 @@ func (p *procedure) mark(at **time.Time, s *step, what EventType) error {
 	return p.save(s, what, "")
 }
 
-// ready returns nil when what a step needs is seen now: days may have passed since it was. Before the step has begun, the one before it is
-// done again by the next run.
+// ready returns nil when what a step needs is seen now: days may have passed since it was. Before the step has begun,
+// the one before it is done again by the next run.
 func (p *procedure) ready(ctx context.Context, i int) error {
 	s := &p.steps[i]
 	needs := s.needs
@@ -131,9 +131,10 @@ func stopping(seen func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again within the timeout, and
-// the hold starts over then, as it does in a run that takes the step up: what nobody looked at does not count. What is lost again and again is
-// kept so by somebody else, and blocks. Within the timeout the hold also starts over when a kube-apiserver or an endpoint comes or goes.
+// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again
+// within the timeout, and the hold starts over then, as it does in a run that takes the step up: what nobody looked at
+// does not count. What is lost again and again is kept so by somebody else, and blocks. Within the timeout the hold
+// also starts over when a kube-apiserver or an endpoint comes or goes.
 func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
 	if !s.hold {
 		return nil
@@ -152,7 +153,8 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			}
 			since = p.opts.Now()
 		}
-		// Only within the timeout: an endpoint that keeps restarting must not keep the step from ending, and all that are listed are checked anyway.
+		// Only within the timeout: an endpoint that keeps restarting must not keep the step from ending, and all that
+		// are listed are checked anyway.
 		if now, ok := p.processes(ctx); ok && !slices.Equal(now, before) && p.opts.Now().Sub(began) < p.opts.Timeout {
 			p.event(s, EventWaiting, fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
 			since, before = p.opts.Now(), now
@@ -167,8 +169,8 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	}
 }
 
-// processes are the kube-apiservers and the ready endpoints of the Service. One that is restarted in order takes itself out of the list meanwhile,
-// so that nothing else tells.
+// processes are the kube-apiservers and the ready endpoints of the Service. One that is restarted in order takes itself
+// out of the list meanwhile, so that nothing else tells.
 func (p *procedure) processes(ctx context.Context) (out []string, ok bool) {
 	if p.opts.Observer == nil {
 		return nil, false
@@ -195,8 +197,8 @@ func (p *procedure) interrupted(s *step, err error) error {
 	return fmt.Errorf("rotate %s: step %s: %w; run it again to go on", p.state.Rotation, s.name, err)
 }
 
-// await does something, if there is something to do, and asks until it is seen everywhere. *BlockedError tells that the time is over, or
-// that a reason came up that waiting does not mend.
+// await does something, if there is something to do, and asks until it is seen everywhere. *BlockedError tells that the
+// time is over, or that a reason came up that waiting does not mend.
 func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Context) error) error {
 	began, said := p.opts.Now(), ""
 	for {
@@ -232,7 +234,8 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 	}
 }
 
-// expired says what to do where the certificate in use ended while the rotation of its CA was blocked, and the CA did not: no step can be seen any more.
+// expired says what to do where the certificate in use ended while the rotation of its CA was blocked, and the CA did
+// not: no step can be seen any more.
 func (p *procedure) expired(missing error) error {
 	if p.makeCA == nil || len(p.state.Steps) == 0 {
 		return missing
@@ -289,7 +292,8 @@ func (p *procedure) takeBack(ctx context.Context, s *step) error {
 	return p.undo(ctx, s)
 }
 
-// undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has to.
+// undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has
+// to.
 func (p *procedure) undo(ctx context.Context, s *step) error {
 	if err := p.await(ctx, s, s.undo, s.undone); err != nil {
 		return err

@@ -19,12 +19,14 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// Maintain keeps the serving pair and its CA in Secrets of the cluster: it finishes a rotation that is under way, makes what is missing, renews
-// the pair when a third of its life is left, and makes the CA the caBundle of every APIService of the Service. A CA of which a third of its
-// life is left is replaced then, as Run does. What is right is left alone, so it is for a job at the start and for one that runs each day.
+// Maintain keeps the serving pair and its CA in Secrets of the cluster: it finishes a rotation that is under way, makes
+// what is missing, renews the pair when a third of its life is left, and makes the CA the caBundle of every APIService
+// of the Service. A CA of which a third of its life is left is replaced then, as Run does. What is right is left alone,
+// so it is for a job at the start and for one that runs each day.
 //
-// It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone needs
-// a person. It holds the Lease of the Service, but not while it waits for APIServices. Options.Rotation is not looked at.
+// It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone
+// needs a person. It holds the Lease of the Service, but not while it waits for APIServices. Options.Rotation is not
+// looked at.
 func Maintain(ctx context.Context, c apply.Client, o Options) (*certs.Report, error) {
 	o.Rotation, o.Observer, o.Now = Serving, c, c.Time
 	if err := o.complete(); err != nil {
@@ -55,8 +57,8 @@ func Maintain(ctx context.Context, c apply.Client, o Options) (*certs.Report, er
 	})
 }
 
-// maintain decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything trusts it, and
-// everything trusts it before it is served. What the report says that an earlier pass did stays in it.
+// maintain decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything
+// trusts it, and everything trusts it before it is served. What the report says that an earlier pass did stays in it.
 func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis bool, err error) {
 	store, err := openSecrets(ctx, o)
 	if err != nil {
@@ -82,7 +84,8 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if err != nil {
 		return false, allowNewCA(ctx, c, err, o)
 	}
-	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was lost?
+	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was
+	// lost?
 	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
 	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
 		if !bring.KeepTrust {
@@ -110,7 +113,8 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	return len(applied.Items) > 1, err // the Secret, and before it the APIServices
 }
 
-// resume brings the rotation that is under way to its end. An APIService that was deleted and created again meanwhile gets the CAs in the Secret.
+// resume brings the rotation that is under way to its end. An APIService that was deleted and created again meanwhile
+// gets the CAs in the Secret.
 func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *secrets, state *State) error {
 	if cas := certs.LenientBundle(store.Sets[certs.ServingDir][certs.BundleFile].Data).Merge(o.Now()); len(cas) > 0 {
 		filled, err := c.FillCABundles(ctx, o.Service, cas)
@@ -131,8 +135,9 @@ func (r renewal) changed(path string) bool {
 	return slices.ContainsFunc(r.Items, func(item certs.Item) bool { return item.Path == path && item.Action != certs.Kept })
 }
 
-// rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is served that is stored, so
-// a run that stored a certificate leaves it to the next. Where no API trusts the CA there is nothing to rotate.
+// rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is
+// served that is stored, so a run that stored a certificate leaves it to the next. Where no API trusts the CA there is
+// nothing to rotate.
 func (r renewal) rotateDueCA(ctx context.Context, o Options, apis bool) error {
 	store, err := openSecrets(ctx, o)
 	if err != nil {

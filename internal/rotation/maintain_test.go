@@ -64,8 +64,8 @@ func writes(c apply.Client) []string {
 	return out
 }
 
-// TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing is
-// written; when the pair is due, it alone is issued again.
+// TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing
+// is written; when the pair is due, it alone is issued again.
 func TestMaintain(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
@@ -266,8 +266,8 @@ func TestMaintainReports(t *testing.T) {
 	}
 }
 
-// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being renewed. One that somebody else
-// put beside the certificate is not trusted.
+// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being
+// renewed. One that somebody else put beside the certificate is not trusted.
 func TestMaintainBesideOthers(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
@@ -301,8 +301,8 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 }
 
-// TestMaintainReportsBothPasses: what was done before it waited for APIServices is in the report, and a CA that is due too is left to the next run: the pair that
-// was stored is not served yet.
+// TestMaintainReportsBothPasses: what was done before it waited for APIServices is in the report, and a CA that is due
+// too is left to the next run: the pair that was stored is not served yet.
 func TestMaintainReportsBothPasses(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
 	waiting := maintained
@@ -339,8 +339,8 @@ func TestMaintainExpired(t *testing.T) {
 	}
 }
 
-// TestMaintainRecreatedAPIService: an APIService that was deleted and created again during a rotation, without a caBundle, gets the CAs in the
-// Secret. Where the certificate expired meanwhile, the error says how to begin again.
+// TestMaintainRecreatedAPIService: an APIService that was deleted and created again during a rotation, without a
+// caBundle, gets the CAs in the Secret. Where the certificate expired meanwhile, the error says how to begin again.
 func TestMaintainRecreatedAPIService(t *testing.T) {
 	f := newFakeInSecrets(t)
 	f.runTo(ServingCA, "trust", EventObserved)

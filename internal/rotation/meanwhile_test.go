@@ -36,8 +36,8 @@ func TestRevertedLater(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestSeenDuringHold: what happens while a rotation holds is seen. A bundle that somebody puts back stops it; an endpoint that is
-// away for a moment makes the hold begin anew.
+// TestSeenDuringHold: what happens while a rotation holds is seen. A bundle that somebody puts back stops it; an
+// endpoint that is away for a moment makes the hold begin anew.
 func TestSeenDuringHold(t *testing.T) {
 	t.Run("reverted", func(t *testing.T) {
 		f := newFake(t)
@@ -138,8 +138,9 @@ func TestSeenDuringHold(t *testing.T) {
 	})
 }
 
-// takenOver is a rotation of the serving CA in which another field manager takes a caBundle over and the new CA out of it, in the hold of "switch",
-// when "distrust" begins or after its first write. Users get no answers from then until something is waited for, and not after that.
+// takenOver is a rotation of the serving CA in which another field manager takes a caBundle over and the new CA out of
+// it, in the hold of "switch", when "distrust" begins or after its first write. Users get no answers from then until
+// something is waited for, and not after that.
 func (f *fakeCluster) takenOver(when string, also func()) Options {
 	opts, old := f.options(ServingCA), f.caBundle
 	taken, holds, distrusts := false, false, false
@@ -177,8 +178,9 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 	return opts
 }
 
-// TestTakenOver: where another field manager takes a caBundle over and the new CA out of it, so that certgen may not put it back, the old
-// certificate is served again at once. When the field is certgen's again, the rotation goes on to its end.
+// TestTakenOver: where another field manager takes a caBundle over and the new CA out of it, so that certgen may not
+// put it back, the old certificate is served again at once. When the field is certgen's again, the rotation goes on to
+// its end.
 func TestTakenOver(t *testing.T) {
 	for when, step := range map[string]string{"switch": "switch", "distrust": "distrust", "after distrust": "distrust"} {
 		t.Run(when, func(t *testing.T) {
@@ -204,8 +206,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestTakenOverAndKilled: killed anywhere while that is taken back, the rotation goes on when the field is certgen's again and trusts both CAs, as after
-// certgen apply --force-conflicts.
+// TestTakenOverAndKilled: killed anywhere while that is taken back, the rotation goes on when the field is certgen's
+// again and trusts both CAs, as after certgen apply --force-conflicts.
 func TestTakenOverAndKilled(t *testing.T) {
 	const every = 5 // calls
 	for _, when := range []string{"switch", "distrust"} {
@@ -231,8 +233,8 @@ func TestTakenOverAndKilled(t *testing.T) {
 	}
 }
 
-// TestOldCATakenOut: somebody distrusts the old CA while the new certificate is served. The rotation goes on; to take it back would leave users
-// without answers, and is not done.
+// TestOldCATakenOut: somebody distrusts the old CA while the new certificate is served. The rotation goes on; to take
+// it back would leave users without answers, and is not done.
 func TestOldCATakenOut(t *testing.T) {
 	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
 		f := newFake(t)
@@ -250,8 +252,9 @@ func TestOldCATakenOut(t *testing.T) {
 	}
 }
 
-// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation waits for a person stays, and so does a CA that somebody added to
-// ca.crt: an older copy does not take its place when the rotation goes on. The switch is blocked, since the new certificate may have other names.
+// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation waits for a person stays, and so does a CA
+// that somebody added to ca.crt: an older copy does not take its place when the rotation goes on. The switch is
+// blocked, since the new certificate may have other names.
 func TestIssuedMeanwhile(t *testing.T) {
 	for rotation, tc := range map[string]struct{ ca, leaf, before string }{
 		Serving:      {certs.ServingCADir, certs.ServingDir, "switch"},
@@ -298,8 +301,8 @@ func TestIssuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOthersTakenOut: a CA of others that was beside the leaf when the rotation began, and that somebody takes out of ca.crt since, does not come
-// back with the copy of the old files when the rotation is taken back.
+// TestOthersTakenOut: a CA of others that was beside the leaf when the rotation began, and that somebody takes out of
+// ca.crt since, does not come back with the copy of the old files when the rotation is taken back.
 func TestOthersTakenOut(t *testing.T) {
 	for rotation, leaf := range map[string]string{Serving: certs.ServingDir, ServingCA: certs.ServingDir, ProxyClient: certs.FrontProxyClientDir, FrontProxyCA: certs.FrontProxyClientDir} {
 		f := newFake(t)
@@ -331,7 +334,8 @@ func TestOthersTakenOut(t *testing.T) {
 	}
 }
 
-// TestCopyLeftBehind: a copy of the directory from before a rotation is taken up after it, when the CA that it knows may be in wrong hands.
+// TestCopyLeftBehind: a copy of the directory from before a rotation is taken up after it, when the CA that it knows
+// may be in wrong hands.
 func TestCopyLeftBehind(t *testing.T) {
 	f := newFake(t)
 	f.runTo(ServingCA, "trust", EventStarted)
@@ -356,8 +360,8 @@ func TestCopyLeftBehind(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times while the new certificate is
-// served. Users must get answers at every event, and after the end.
+// revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times
+// while the new certificate is served. Users must get answers at every event, and after the end.
 func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	t.Helper()
 	old := f.caBundle
@@ -378,8 +382,8 @@ func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	return err
 }
 
-// TestAnotherReplacedIt: the second of two operators, whose copy of the directory is older than the rotation of the first, does not bring the old
-// certificate back to kube-apiservers that both name.
+// TestAnotherReplacedIt: the second of two operators, whose copy of the directory is older than the rotation of the
+// first, does not bring the old certificate back to kube-apiservers that both name.
 func TestAnotherReplacedIt(t *testing.T) {
 	const rotation = FrontProxyCA
 	for _, step := range []string{"stage", "trust"} {

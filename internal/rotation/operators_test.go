@@ -31,8 +31,8 @@ func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*
 	return err
 }
 
-// TestTwoOperators: whoever rotates from a copy of the directory, at whatever steps the two meet, takes no answers away. The one whose
-// directory the servers read comes to its end; the other one stops in a safe state.
+// TestTwoOperators: whoever rotates from a copy of the directory, at whatever steps the two meet, takes no answers
+// away. The one whose directory the servers read comes to its end; the other one stops in a safe state.
 func TestTwoOperators(t *testing.T) {
 	for _, rotation := range Rotations() {
 		plan := Plan(rotation)

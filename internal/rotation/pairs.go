@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// pairs are those that a rotation replaces and those that take their place. They are stored, so that a run that was cut short finds them again.
+// pairs are those that a rotation replaces and those that take their place. They are stored, so that a run that was cut
+// short finds them again.
 type pairs struct {
 	oldCA, nextCA *x509.Certificate // nextCA is nil where the CA stays
 	next          *certs.KeyPair    // the new leaf, which all of leafDirs get
@@ -101,8 +102,8 @@ func (p *procedure) newCA(leaf *x509.Certificate) (*certs.CA, error) {
 	return certs.NewCA(options)
 }
 
-// checkNewCA refuses a CA that cannot take the place of the old one. In a cluster a CA whose key is elsewhere is followed only by another such
-// CA: no key comes where none was.
+// checkNewCA refuses a CA that cannot take the place of the old one. In a cluster a CA whose key is elsewhere is
+// followed only by another such CA: no key comes where none was.
 func (p *procedure) checkNewCA(leaf *x509.Certificate) error {
 	path := p.opts.store.Path(p.caDir)
 	if s, ok := p.opts.store.(*secrets); ok && !s.hasCAKey() && p.opts.NewCA == nil {
@@ -186,7 +187,8 @@ func (p *procedure) load() error {
 	return nil
 }
 
-// loaded calls do, if there is something to do, when the pairs are read, which is done once. What is missing there no waiting mends.
+// loaded calls do, if there is something to do, when the pairs are read, which is done once. What is missing there no
+// waiting mends.
 func (p *procedure) loaded(do func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if do == nil {
@@ -232,8 +234,8 @@ func (p *procedure) finish(ctx context.Context) error {
 // bundleOf is what ca.crt of the i-th leaf's set holds at some step. What the caBundles hold is that of the first.
 type bundleOf func(i int) certs.Bundle
 
-// live is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since the rotation began. What cannot
-// be read is as it was then.
+// live is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since the
+// rotation began. What cannot be read is as it was then.
 func (p *procedure) live(i int) *certs.KeyPair {
 	if pair, err := certs.ReadPair(p.opts.store, p.leafDirs[i]); err == nil {
 		return pair
@@ -285,8 +287,8 @@ func (p *procedure) writeOld(bundle bundleOf) error {
 // rewrite writes the leaf that is in use again, for the sake of ca.crt beside it.
 func (p *procedure) rewrite(bundle bundleOf) error { return p.writeLeaves("", bundle, p.live) }
 
-// writeLeaves writes certificate, key and bundle of each set in one step, and before them the CA, if one is given and it is another one: a
-// certgen init that comes between would sign with it.
+// writeLeaves writes certificate, key and bundle of each set in one step, and before them the CA, if one is given and
+// it is another one: a certgen init that comes between would sign with it.
 func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *certs.KeyPair) error {
 	if err := p.ours(); err != nil {
 		return err
@@ -334,8 +336,8 @@ func (p *procedure) unchanged() error {
 	return nil
 }
 
-// ours refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA since, and what trusted the
-// old one may not any more. What cannot be read is written again.
+// ours refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA
+// since, and what trusted the old one may not any more. What cannot be read is written again.
 func (p *procedure) ours() error {
 	var errs []error
 	for _, dir := range p.leafDirs {
@@ -348,8 +350,8 @@ func (p *procedure) ours() error {
 	return errors.Join(errs...)
 }
 
-// issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the one whose
-// key it has, and signs and checks front-proxy-client.crt with it.
+// issuerFirst keeps the order but for the CA that signed leaf: kubeadm takes the first in front-proxy-ca.crt for the
+// one whose key it has, and signs and checks front-proxy-client.crt with it.
 func issuerFirst(bundle certs.Bundle, leaf *x509.Certificate) certs.Bundle {
 	others := slices.DeleteFunc(slices.Clone(bundle), func(ca *x509.Certificate) bool { return signedBy(leaf, ca) })
 	return append(bundle.Without(others...), others...)

@@ -19,7 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same CA.
+// proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same
+// CA.
 func (p *procedure) proxyClient() {
 	p.caDir, p.leafDirs = certs.FrontProxyCADir, []string{certs.FrontProxyClientDir}
 	if p.opts.otherDirs != nil {
@@ -32,8 +33,8 @@ func (p *procedure) proxyClient() {
 	p.steps = []step{stage, p.switchProxyStep(p.newProxyBelieved, p.keptBundle, p.restoreOld), p.finishStep()}
 }
 
-// switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the latest. Which pair it uses is
-// shown by nothing that it serves; IdentityReview tells, where the API has it.
+// switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the
+// latest. Which pair it uses is shown by nothing that it serves; IdentityReview tells, where the API has it.
 func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf, undo func(context.Context) error) step {
 	return step{
 		name: "switch", kind: Identity, hold: true, needs: believed,
@@ -69,8 +70,8 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 	return nil
 }
 
-// nextProxyRefused returns which API does not believe a certificate of the new CA: one that could not be asked before may have a CA of its own
-// for the front proxy. Once all was seen, and held, it is no reason any more.
+// nextProxyRefused returns which API does not believe a certificate of the new CA: one that could not be asked before
+// may have a CA of its own for the front proxy. Once all was seen, and held, it is no reason any more.
 func (p *procedure) nextProxyRefused(ctx context.Context) error {
 	if i := slices.IndexFunc(p.steps, func(s step) bool { return s.kind == Identity }); p.makeCA == nil || p.record(&p.steps[i]).FinishedAt != nil {
 		return nil
@@ -97,7 +98,8 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 	return nil
 }
 
-// liveProxiesInUse does not wait for APIs of others: one that does not answer the certificate with which all began does not because of it.
+// liveProxiesInUse does not wait for APIs of others: one that does not answer the certificate with which all began does
+// not because of it.
 func (p *procedure) liveProxiesInUse(ctx context.Context) error {
 	if err := p.answersEverywhere(ctx, p.opts.Service); err != nil {
 		return err
@@ -171,8 +173,8 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	return p.proxyAnswers(ctx)
 }
 
-// countKubeAPIServers returns an error when there are more kube-apiservers than were named or found: one that keeps its certificate is refused once the
-// old CA is distrusted.
+// countKubeAPIServers returns an error when there are more kube-apiservers than were named or found: one that keeps its
+// certificate is refused once the old CA is distrusted.
 func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	urls, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
@@ -186,7 +188,8 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
-	// One directory for several of them must be seen to be that of each. Where the CA stays, a kube-apiserver of which nothing tells may keep its certificate.
+	// One directory for several of them must be seen to be that of each. Where the CA stays, a kube-apiserver of which
+	// nothing tells may keep its certificate.
 	named := p.named()
 	if named == nil && len(urls) > 1 {
 		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
@@ -212,7 +215,8 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// named are the directories that were given. Where the CA stays, the usual one too says which host is meant: other hosts keep their certificates.
+// named are the directories that were given. Where the CA stays, the usual one too says which host is meant: other
+// hosts keep their certificates.
 func (p *procedure) named() []string {
 	if p.makeCA != nil {
 		return p.opts.otherDirs
@@ -270,8 +274,8 @@ func (p *procedure) newProxyBelieved(ctx context.Context) error {
 // proxyReload is more than the minute within which kube-apiserver reads changed files of the front proxy.
 const proxyReload = 90 * time.Second
 
-// proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API tells, it says so
-// once, and the hold stands for it.
+// proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API
+// tells, it says so once, and the hold stands for it.
 func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) error {
 	untold, err := p.shown(ctx, wanted...)
 	if len(untold) > 0 {

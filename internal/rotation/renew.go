@@ -12,7 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// renewal has an item for each rotation that was done, for each pair that was looked at and, of Maintain, for each caBundle.
+// renewal has an item for each rotation that was done, for each pair that was looked at and, of Maintain, for each
+// caBundle.
 type renewal struct{ *certs.Report }
 
 // end brings the rotation that is under way to its end, in the direction in which it was going.
@@ -29,10 +30,11 @@ func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	return nil
 }
 
-// Renew finishes rotations that are under way and then rotates the leaves that are due: less than a third of their life is
-// left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an Observer
-// files are written and nothing is observed. The errors are those of Run; what was done before one is in the report. What is refused or blocked
-// of the serving certificates holds back nothing of the front proxy's, nor the other way round.
+// Renew finishes rotations that are under way and then rotates the leaves that are due: less than a third of their life
+// is left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an
+// Observer files are written and nothing is observed. The errors are those of Run; what was done before one is in the
+// report. What is refused or blocked of the serving certificates holds back nothing of the front proxy's, nor the other
+// way round.
 func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	opts.Rotation = Serving
 	if err := opts.complete(); err != nil {
@@ -71,7 +73,8 @@ func (r renewal) renewAll(ctx context.Context, opts Options) error {
 			return err
 		}
 	}
-	// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours. kubeadm renews its files.
+	// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours. kubeadm
+	// renews its files.
 	if opts.Rotation == ProxyClient && opts.otherDirs == nil {
 		if files, err := certs.Dir(opts.Dir).Read(certs.FrontProxyClientDir); err == nil && files == nil {
 			return nil

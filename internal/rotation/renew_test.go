@@ -60,7 +60,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewTwoHosts: what the kube-apiservers read decides, not a pair in the directory of certgen init that none of them reads.
+// TestRenewTwoHosts: what the kube-apiservers read decides, not a pair in the directory of certgen init that none of
+// them reads.
 func TestRenewTwoHosts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dirs, due int // how many kube-apiservers read directories of their own, and which of them is due
@@ -101,7 +102,8 @@ func TestRenewTwoHosts(t *testing.T) {
 	}
 }
 
-// TestRenewRefused: a leaf waits for a person where its CA has no key there, or an injector keeps the caBundle; the other one does not.
+// TestRenewRefused: a leaf waits for a person where its CA has no key there, or an injector keeps the caBundle; the
+// other one does not.
 func TestRenewRefused(t *testing.T) {
 	for want, refuse := range map[string]func(*fakeCluster){
 		"expected the CA's key, found none": func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) },
@@ -151,7 +153,8 @@ func TestRenewBlocked(t *testing.T) {
 	}
 }
 
-// TestRenewEndsBoth: of two rotations that are under way, one of the serving certificates and one of the front proxy's, each is brought to its
+// TestRenewEndsBoth: of two rotations that are under way, one of the serving certificates and one of the front proxy's,
+// each is brought to its
 // end, in its direction, and what one has stored the other leaves alone.
 func TestRenewEndsBoth(t *testing.T) {
 	for _, aborted := range []bool{false, true} {
@@ -179,7 +182,8 @@ func TestRenewEndsBoth(t *testing.T) {
 	}
 }
 
-// TestRenewDamagedRecord: a record that cannot be read, or is of other certificates, holds back only those in whose place it is.
+// TestRenewDamagedRecord: a record that cannot be read, or is of other certificates, holds back only those in whose
+// place it is.
 func TestRenewDamagedRecord(t *testing.T) {
 	for _, tc := range []struct{ set, record, want, replaced string }{
 		{servingState, "{", "expected the record of a rotation, found other content", certs.FrontProxyClientDir},

@@ -28,7 +28,8 @@ func (f *fakeCluster) runTo(rotation, step string, event EventType) {
 	f.t.Fatalf("not killed: %v", err)
 }
 
-// TestHoldBeginsAnew: a step that was observed is not done again by another run; its hold begins anew, since nobody looked meanwhile.
+// TestHoldBeginsAnew: a step that was observed is not done again by another run; its hold begins anew, since nobody
+// looked meanwhile.
 func TestHoldBeginsAnew(t *testing.T) {
 	f := newFake(t)
 	f.runTo(ServingCA, "trust", EventHolding)

@@ -41,8 +41,9 @@ func ofFrontProxy(rotation string) bool { return rotation == ProxyClient || rota
 
 // The defaults of Options.
 const (
-	// DefaultHold is longer than what nobody can observe: kube-aggregator's informer, and the minute after which a server looks at its
-	// files again when it missed a change together with the 90 s for which a connection may be idle.
+	// DefaultHold is longer than what nobody can observe: kube-aggregator's informer, and the minute after which a
+	// server looks at its files again when it missed a change together with the 90 s for which a connection may be
+	// idle.
 	DefaultHold = 3 * time.Minute
 	// DefaultTimeout is more than the two minutes in which kubelet brings a changed Secret into a pod.
 	DefaultTimeout = 5 * time.Minute
@@ -50,7 +51,8 @@ const (
 	DefaultSettle = 90 * time.Second
 
 	defaultPoll = 2 * time.Second
-	// preflightTimeout is longer than a kube-apiserver takes to restart, and short for somebody who has to put something right.
+	// preflightTimeout is longer than a kube-apiserver takes to restart, and short for somebody who has to put
+	// something right.
 	preflightTimeout = 30 * time.Second
 )
 
@@ -80,8 +82,9 @@ type Options struct {
 	Rotation string // see Rotations
 	Service  certs.Service
 	Dir      string // as certgen init made it, or
-	// Secret and CASecret name Secrets in the namespace of the Service. The one for the serving pair is made if it is missing. The one for the
-	// serving CA with its key must exist, and who can read it can make certificates for the Service; one without data gets a new CA by Maintain.
+	// Secret and CASecret name Secrets in the namespace of the Service. The one for the serving pair is made if it is
+	// missing. The one for the serving CA with its key must exist, and who can read it can make certificates for the
+	// Service; one without data gets a new CA by Maintain.
 	Secret, CASecret string
 	Observer         Observer // nil only for Serving and ProxyClient in Dir: then files are written and nothing is observed
 	// FrontProxyClientDirs are the directories from which the kube-apiservers read --proxy-client-cert-file (tls.crt),
@@ -99,7 +102,8 @@ type Options struct {
 	Progress func(Event)         // called in order, and waited for; nil means nobody is told
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
-	// APIServices are waited for by Maintain, up to Within, until each has the Service as its backend; none and 0 wait for nothing.
+	// APIServices are waited for by Maintain, up to Within, until each has the Service as its backend; none and 0 wait
+	// for nothing.
 	APIServices []string
 	Within      time.Duration
 	// ForceConflicts has Maintain take caBundles, and the data of the Secret, from other field managers.
@@ -113,9 +117,9 @@ type Options struct {
 	wrote     func()      // called after each change of files, for tests
 }
 
-// Run begins a rotation, or takes up the one that is recorded as unfinished. It holds the lock of Dir all the time, and the Lease of the
-// Service. *certs.InvalidError is a wrong option, *certs.RefusedError a directory or cluster that does not allow to begin:
-// nothing has changed then. *BlockedError is a stop in a safe state.
+// Run begins a rotation, or takes up the one that is recorded as unfinished. It holds the lock of Dir all the time, and
+// the Lease of the Service. *certs.InvalidError is a wrong option, *certs.RefusedError a directory or cluster that does
+// not allow to begin: nothing has changed then. *BlockedError is a stop in a safe state.
 func Run(ctx context.Context, opts Options) (*State, error) {
 	return underLock(ctx, opts, true, func(ctx context.Context, p *procedure) error {
 		if p.state != nil {
@@ -137,8 +141,8 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 	})
 }
 
-// begin reads the CA that signs, runs the preflight and returns a refusal when it fails. Transient errors, such as those of an endpoint or one of
-// several kube-apiservers that restarts, are retried for preflightTimeout.
+// begin reads the CA that signs, runs the preflight and returns a refusal when it fails. Transient errors, such as
+// those of an endpoint or one of several kube-apiservers that restarts, are retried for preflightTimeout.
 func (p *procedure) begin(ctx context.Context) error {
 	if p.makeCA == nil {
 		if _, err := p.readCA(); err != nil {
@@ -171,13 +175,14 @@ func isRefusal(err error) bool {
 	return refused || owned
 }
 
-// Abort takes the unfinished rotation that is recorded back. After its first step of distrust that is *certs.RefusedError.
+// Abort takes the unfinished rotation that is recorded back. After its first step of distrust that is
+// *certs.RefusedError.
 func Abort(ctx context.Context, opts Options) (*State, error) {
 	return underLock(ctx, opts, false, func(ctx context.Context, p *procedure) error { return p.abort(ctx) })
 }
 
-// underLock calls do, under the lock of the directory and the Lease of the Service, with the unfinished rotation or, where one may begin, with
-// no state.
+// underLock calls do, under the lock of the directory and the Lease of the Service, with the unfinished rotation or,
+// where one may begin, with no state.
 func underLock(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (*State, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -224,8 +229,8 @@ func underLease(ctx context.Context, opts Options, begin bool, do func(context.C
 	return state, err
 }
 
-// exclusive calls do under the Leases of what it changes: the certificates of the Service, and those of the front proxy, which all aggregated
-// APIs of a cluster share.
+// exclusive calls do under the Leases of what it changes: the certificates of the Service, and those of the front
+// proxy, which all aggregated APIs of a cluster share.
 func (o *Options) exclusive(ctx context.Context, do func(context.Context) error) error {
 	if o.Observer == nil || o.leased {
 		return do(ctx)

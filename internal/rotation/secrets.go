@@ -23,8 +23,9 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// secrets is a certs.Store in two Secrets: the serving pair is in the one that servers mount; the CA, and all that a rotation keeps, in the
-// one that certgen alone reads. What was read stays in memory: with the Lease nobody else writes, and an update that meets a change is refused.
+// secrets is a certs.Store in two Secrets: the serving pair is in the one that servers mount; the CA, and all that a
+// rotation keeps, in the one that certgen alone reads. What was read stays in memory: with the Lease nobody else
+// writes, and an update that meets a change is refused.
 type secrets struct {
 	certs.Memory
 	ctx    context.Context // of the run for which they were opened
@@ -81,7 +82,8 @@ func (s *secrets) put(set, file string, data []byte) {
 
 var pairFiles = []string{certs.CertFile, certs.KeyFile, certs.BundleFile}
 
-// keyOf is the key of the CA's Secret in which a file is: tls.crt for that of the CA, rotation.new.serving.tls.crt for one of a rotation.
+// keyOf is the key of the CA's Secret in which a file is: tls.crt for that of the CA, rotation.new.serving.tls.crt for
+// one of a rotation.
 func keyOf(set, file string) string {
 	if set == certs.ServingCADir {
 		return file
@@ -148,7 +150,8 @@ func (s *secrets) Write(set string, files certs.Files) error {
 	return s.Memory.Write(set, files)
 }
 
-// Move renames a set. A CA that was replaced and would go aside is forgotten: in a cluster its key is a danger and no help.
+// Move renames a set. A CA that was replaced and would go aside is forgotten: in a cluster its key is a danger and no
+// help.
 func (s *secrets) Move(from, to string) error {
 	return s.update(func(m *certs.Memory) error {
 		if certs.IsAside(to) {
@@ -190,8 +193,8 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 	return nil
 }
 
-// store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be stored, since the answer to
-// an earlier try was lost, or what was read, such as with another label.
+// store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be
+// stored, since the answer to an earlier try was lost, or what was read, such as with another label.
 func (s *secrets) store(next *corev1.Secret) error {
 	return retry.OnError(storeBackoff, isTransient, func() error {
 		stored, err := s.client.Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})

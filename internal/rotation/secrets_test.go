@@ -87,7 +87,8 @@ func TestKeyElsewhere(t *testing.T) {
 	}
 }
 
-// TestToSignerInterrupted: who goes on without the signer, as the CronJob does, makes no CA in its place, even where the old CA's key is at hand.
+// TestToSignerInterrupted: who goes on without the signer, as the CronJob does, makes no CA in its place, even where
+// the old CA's key is at hand.
 func TestToSignerInterrupted(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b, opts := f.before(), f.options(ServingCA)
@@ -156,7 +157,8 @@ func resourceVersion(n int) string {
 	return strconv.Itoa(n)
 }
 
-// TestSecretTakenOver: what another manager took over of the Secret during a rotation is refused, with the command that takes it back, which goes on.
+// TestSecretTakenOver: what another manager took over of the Secret during a rotation is refused, with the command that
+// takes it back, which goes on.
 func TestSecretTakenOver(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
@@ -192,7 +194,8 @@ func TestRotateHeld(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestDamagedPair: where what a rotation stored beside its record cannot be read, it is blocked, and does as its error says when the keys are removed.
+// TestDamagedPair: where what a rotation stored beside its record cannot be read, it is blocked, and does as its error
+// says when the keys are removed.
 func TestDamagedPair(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()

@@ -126,8 +126,9 @@ func (p *procedure) countKnown(ctx context.Context) {
 	}
 }
 
-// checkOwners refuses where an injector keeps a caBundle, since it would bring its own CA back, and where another manager owns
-// one that the rotation has to change. A new leaf of the same CA changes none: whom a rotation of the CA will meet is said.
+// checkOwners refuses where an injector keeps a caBundle, since it would bring its own CA back, and where another
+// manager owns one that the rotation has to change. A new leaf of the same CA changes none: whom a rotation of the CA
+// will meet is said.
 func (p *procedure) checkOwners(ctx context.Context) error {
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err != nil {
@@ -178,10 +179,11 @@ func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) 
 	return nil
 }
 
-// servedEverywhere returns nil when each endpoint of the Service serves the leaf, which the caBundles in force verify, and
-// each kube-apiserver gets answers from each APIService. An endpoint that is not ready and does not answer is passed
-// over: no request goes there, and its process reads its files when it starts. Where the CA is replaced it has to be seen that there is no
-// process: one on a node that was cut off would come back with a certificate that nobody trusts any more.
+// servedEverywhere returns nil when each endpoint of the Service serves the leaf, which the caBundles in force verify,
+// and each kube-apiserver gets answers from each APIService. An endpoint that is not ready and does not answer is
+// passed over: no request goes there, and its process reads its files when it starts. Where the CA is replaced it has
+// to be seen that there is no process: one on a node that was cut off would come back with a certificate that nobody
+// trusts any more.
 func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate) error {
 	apiServices, err := p.apiServices(ctx)
 	if err != nil {

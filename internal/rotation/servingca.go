@@ -33,7 +33,8 @@ func (p *procedure) servingCA() {
 		{
 			name: "trust", kind: Trust, hold: true,
 			about: "put the new CA into the caBundle of each APIService, beside those that are there, and into ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
-			// A copy of the directory that was left behind does not have the certificate that is served. Its CAs may be distrusted.
+			// A copy of the directory that was left behind does not have the certificate that is served. Its CAs may be
+			// distrusted.
 			needs: p.liveServed,
 			// The old CA is left alone, here and in undo: where somebody took it out, it stays out.
 			do: func(ctx context.Context) error {
@@ -73,7 +74,8 @@ func (p *procedure) servingCA() {
 	}
 }
 
-// changeTrust changes the caBundles, and ca.crt when that is done. What others put there stays, unless it is the CA to remove.
+// changeTrust changes the caBundles, and ca.crt when that is done. What others put there stays, unless it is the CA to
+// remove.
 func (p *procedure) changeTrust(ctx context.Context, add, remove certs.Bundle, write func(bundleOf) error, bundle bundleOf) error {
 	if err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, add, remove); err != nil {
 		return err
@@ -88,9 +90,9 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	return p.changeTrust(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA}, p.writeNew, p.onlyNewTrusted)
 }
 
-// trustingNext puts the new CA back whenever something is not seen, since somebody may have taken it out while servers have a certificate of it,
-// and still returns what was missing. The old one is not put back: another rotation may have distrusted it. Where somebody else keeps a caBundle
-// since, no waiting helps.
+// trustingNext puts the new CA back whenever something is not seen, since somebody may have taken it out while servers
+// have a certificate of it, and still returns what was missing. The old one is not put back: another rotation may have
+// distrusted it. Where somebody else keeps a caBundle since, no waiting helps.
 func (p *procedure) trustingNext(seen func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		missing := seen(ctx)
@@ -107,8 +109,8 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 	}
 }
 
-// nextTakenOut returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it: certgen may not put it back, and
-// users get no answers while servers have a certificate of it.
+// nextTakenOut returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it:
+// certgen may not put it back, and users get no answers while servers have a certificate of it.
 func (p *procedure) nextTakenOut(ctx context.Context) (taken error) {
 	if p.pairs == nil { // they are damaged
 		return nil
@@ -142,8 +144,8 @@ func (p *procedure) oldServingCADistrusted(ctx context.Context) error {
 	return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA})
 }
 
-// caBundlesSeen returns nil when each APIService has these CAs and not the one to remove, and each kube-apiserver has that state of it and
-// gets answers.
+// caBundlesSeen returns nil when each APIService has these CAs and not the one to remove, and each kube-apiserver has
+// that state of it and gets answers.
 func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle) error {
 	apiServices, err := p.apiServices(ctx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// StateFile records a rotation, in a set of its own. Below that set are the new pairs until they are used, and copies of the old ones until the
-// rotation ends.
+// StateFile records a rotation, in a set of its own. Below that set are the new pairs until they are used, and copies
+// of the old ones until the rotation ends.
 const (
 	StateFile = "state.json"
 
@@ -19,8 +19,9 @@ const (
 	frontProxyState = "front-proxy-rotation"
 )
 
-// StateSet is the set with the record of a rotation: one for the serving certificates, and one for the front proxy's, so that one of these that
-// is blocked, as it may be by an API of others, does not keep the serving certificate from being renewed.
+// StateSet is the set with the record of a rotation: one for the serving certificates, and one for the front proxy's,
+// so that one of these that is blocked, as it may be by an API of others, does not keep the serving certificate from
+// being renewed.
 func StateSet(rotation string) string {
 	if ofFrontProxy(rotation) {
 		return frontProxyState
@@ -92,8 +93,8 @@ const (
 // Unfinished is true between the first step and the outcome.
 func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 
-// ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be read, or is of other
-// certificates, is *certs.RefusedError.
+// ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be
+// read, or is of other certificates, is *certs.RefusedError.
 func ReadState(store certs.Store, rotation string) (*State, error) {
 	set := StateSet(rotation)
 	files, err := store.Read(set, StateFile)

@@ -19,7 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// StepKind says what a step may break. Trust comes before identity, and identity before distrust; no step is two of them.
+// StepKind says what a step may break. Trust comes before identity, and identity before distrust; no step is two of
+// them.
 type StepKind string
 
 // The kinds of steps.
@@ -30,23 +31,25 @@ const (
 	Distrust StepKind = "distrust" // the old CA is trusted no more
 )
 
-// step is one row of a rotation's table. Each function may be called again after it was cut short, and one that has nothing to do may be left out.
+// step is one row of a rotation's table. Each function may be called again after it was cut short, and one that has
+// nothing to do may be left out.
 type step struct {
 	name  string
 	kind  StepKind
 	about string // what is done and what is waited for, for people
 	do    func(context.Context) error
-	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing, which it may have put right meanwhile.
-	// A *stopError means that waiting is no help.
+	// observed returns nil when the effect of the step is seen everywhere, and otherwise what is missing, which it may
+	// have put right meanwhile. A *stopError means that waiting is no help.
 	observed func(context.Context) error
 	hold     bool // wait before the next step, see Options.Hold
-	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run that takes the step up days
-	// later. A step that has not begun needs what the one before it held, if that held.
+	// needs returns nil when what the step relies on is seen everywhere. It is asked right before do, also by a run
+	// that takes the step up days later. A step that has not begun needs what the one before it held, if that held.
 	needs func(context.Context) error
-	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. The last step, which removes what undo
-	// needs, has none.
+	// undo brings back what was before the step, and undone returns nil when that is seen everywhere. The last step,
+	// which removes what undo needs, has none.
 	undo, undone func(context.Context) error
-	// harms returns why what the step did takes answers from users now, so that block undoes it. Steps of distrust always are.
+	// harms returns why what the step did takes answers from users now, so that block undoes it. Steps of distrust
+	// always are.
 	harms func(context.Context) error
 }
 
@@ -72,8 +75,8 @@ type procedure struct {
 	set       string // of the record, and above those of the pairs
 	*pairs           // nil until they are staged, see loaded
 
-	// settled is since when the ConfigMap has been without the CA to remove. It is not recorded: a run that takes the rotation up looks again
-	// for as long.
+	// settled is since when the ConfigMap has been without the CA to remove. It is not recorded: a run that takes the
+	// rotation up looks again for as long.
 	settled time.Time
 	said    map[string]bool             // notes that were told
 	failing map[certs.Service]time.Time // since when an API of others fails
@@ -139,8 +142,9 @@ type waitError struct{ error }
 
 func (e *waitError) Unwrap() error { return e.error }
 
-// BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. What is in use is
-// trusted, so requests are answered, unless a step could not be taken back. Running the rotation again takes it up; Abort takes it back.
+// BlockedError says that a rotation stopped in a safe state and needs a person: what was to be seen was not. What is in
+// use is trusted, so requests are answered, unless a step could not be taken back. Running the rotation again takes it
+// up; Abort takes it back.
 type BlockedError struct {
 	Rotation, Step string
 	Waited         time.Duration
@@ -169,7 +173,8 @@ func (e *BlockedError) Error() string {
 
 func (e *BlockedError) Unwrap() error { return e.Missing }
 
-// isBroken tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver that is busy, it may.
+// isBroken tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver that
+// is busy, it may.
 func isBroken(err error) bool {
 	_, broken := errors.AsType[*stopError](err)
 	return broken && !isTransient(err)
@@ -180,8 +185,8 @@ func isRefused(err error) bool {
 	return utilnet.IsConnectionRefused(err) || errors.Is(err, syscall.Errno(10061))
 }
 
-// isTransient is true for connections that were refused or lost, timeouts, and answers that ask to try again. An answer of another kind is
-// one, where it is not kube-apiserver's own: 503 is what it says when it does not trust a server.
+// isTransient is true for connections that were refused or lost, timeouts, and answers that ask to try again. An answer
+// of another kind is one, where it is not kube-apiserver's own: 503 is what it says when it does not trust a server.
 func isTransient(err error) bool {
 	if _, wait := errors.AsType[*waitError](err); wait || isRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true

@@ -18,7 +18,8 @@ var movedCommands = []struct{ from, to, call string }{
 	{"/pkg/envtest/run", "/cmd/local-up", "/cmd/local-up"},
 }
 
-// followMoves changes the calls of commands of the kit that moved, in the Makefile and the scripts of a project, and its tools in go.mod.
+// followMoves changes the calls of commands of the kit that moved, in the Makefile and the scripts of a project, and
+// its tools in go.mod.
 func (p *project) followMoves() error {
 	err := filepath.WalkDir(p.dir, func(path string, entry fs.DirEntry, err error) error {
 		name := entry.Name()

@@ -57,7 +57,8 @@ func validateGroup(name string) []error {
 	return problems
 }
 
-// taken are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to Go.
+// taken are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to
+// Go.
 var taken = []string{
 	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context", "embeddedetcd", "field", "fieldpath",
 	"fields", "fmt", "generic", "genericapirequest", "genericregistry", "init", "install", "internal", "labels", "main", "managedfields", "metav1", "openapi",
@@ -105,7 +106,8 @@ func (d data) GroupMethod() string { return namer.IC(d.Group.Package) }
 // VersionMethod is V1.
 func (d data) VersionMethod() string { return namer.IC(d.Version) }
 
-// PluralMethod is BackupPlans, and People for the kind Person: scripts/generate.sh makes it of the plural in the same way.
+// PluralMethod is BackupPlans, and People for the kind Person: scripts/generate.sh makes it of the plural in the same
+// way.
 func (d data) PluralMethod() string {
 	if !d.Irregular() {
 		return namer.NewPublicPluralNamer(nil).Name(&types.Type{Name: types.Name{Name: d.Kind}})

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaffold makes a team's project, and adds and removes kinds, versions and groups in it. What a project has is read from its Go
-// files: there is no other record of it, and the team may change them. A file that is there is never overwritten.
+// Package scaffold makes a team's project, and adds and removes kinds, versions and groups in it. What a project has is
+// read from its Go files: there is no other record of it, and the team may change them. A file that is there is never
+// overwritten.
 package scaffold
 
 import (

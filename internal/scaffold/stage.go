@@ -78,8 +78,8 @@ func (w work) output(dir string, env []string, name string, args ...string) ([]b
 	return stdout.Bytes(), nil
 }
 
-// change makes a change in a copy of the project beside it, and brings it over when all of it succeeded: what is interrupted or fails
-// leaves the project as it was.
+// change makes a change in a copy of the project beside it, and brings it over when all of it succeeded: what is
+// interrupted or fails leaves the project as it was.
 func (w work) change(p *project, what string, edit func(*project) error) error {
 	unlock, err := lock(p.dir)
 	if err != nil {

@@ -79,7 +79,8 @@ func kitOf(mod *modfile.File) (version string, replaced bool) {
 	return requirement(mod, kit), replaced
 }
 
-// takeFiles is the part of an upgrade that the new version does: its files, but those that the team edited, and its versions of modules.
+// takeFiles is the part of an upgrade that the new version does: its files, but those that the team edited, and its
+// versions of modules.
 func (w work) takeFiles(p *project) error {
 	from, err := kitDir(w.ctx, p.dir)
 	if err != nil {

@@ -74,7 +74,8 @@ func (p *project) addVersion(g Group, from, version string) error {
 	return errors.Join(s.importAs("", p.pkg("apis", g.Package, version)), s.write())
 }
 
-// renameVersion writes another version in the clause package, the package's comment, and string literals that are the version.
+// renameVersion writes another version in the clause package, the package's comment, and string literals that are the
+// version.
 func renameVersion(s *source, word *regexp.Regexp, version string) []byte {
 	type span struct{ from, to int }
 	spans := []span{{s.offset(s.file.Name.Pos()), s.offset(s.file.Name.End())}}

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// runPatience is how long make run may take where builds and other tests have the same cores: a minute alone, when it builds.
+// runPatience is how long make run may take where builds and other tests have the same cores: a minute alone, when it
+// builds.
 const runPatience = 10 * time.Minute
 
 // Running is a make run.

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// NPM returns a directory with node_modules, the packages of the package-lock.json in from. It is in the cache, where the programs of the
-// control plane are too, and named after the lock file: only the first use of a list needs the network.
+// NPM returns a directory with node_modules, the packages of the package-lock.json in from. It is in the cache, where
+// the programs of the control plane are too, and named after the lock file: only the first use of a list needs the
+// network.
 func NPM(ctx context.Context, from string) (dir string, err error) {
 	lock, err := os.ReadFile(filepath.Join(from, "package-lock.json"))
 	if err != nil {

@@ -22,7 +22,8 @@ type ModuleProxy struct {
 	next      int64
 }
 
-// NewModuleProxy returns an empty one. Its versions were never used before, and are taken out of the module cache when the test ends.
+// NewModuleProxy returns an empty one. Its versions were never used before, and are taken out of the module cache when
+// the test ends.
 func NewModuleProxy(t *testing.T) *ModuleProxy {
 	t.Helper()
 	return &ModuleProxy{dir: t.TempDir(), next: time.Now().UnixNano()}

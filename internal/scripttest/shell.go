@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Shell runs commands as a person pastes them, but stops at the first that fails, which fails the test. It returns what they
-// print.
+// Shell runs commands as a person pastes them, but stops at the first that fails, which fails the test. It returns what
+// they print.
 func Shell(t *testing.T, dir, commands string, environment ...string) string {
 	t.Helper()
 	began := time.Now()

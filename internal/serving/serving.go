@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving accepts connections and serves HTTP/1.1 and HTTP/2 on them, with limits for clients other than kube-apiserver.
+// Package serving accepts connections and serves HTTP/1.1 and HTTP/2 on them, with limits for clients other than
+// kube-apiserver.
 package serving
 
 import (

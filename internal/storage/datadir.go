@@ -10,7 +10,8 @@ import (
 // EmbeddedMember is the name of the only member of the embedded etcd.
 const EmbeddedMember = "embedded"
 
-// EmbeddedPeerURL is where that member says that other members reach it. Nobody dials it; etcd only wants one that looks like an address.
+// EmbeddedPeerURL is where that member says that other members reach it. Nobody dials it; etcd only wants one that
+// looks like an address.
 var EmbeddedPeerURL = url.URL{Scheme: "http", Host: "localhost:2380"}
 
 // SocketPath is where the embedded etcd listens, in the server's data directory.

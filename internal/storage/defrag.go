@@ -21,9 +21,9 @@ type Defragmented struct {
 	Seconds  float64       `json:"seconds"`
 }
 
-// Defrag rewrites the databases of all members without the space that deleted and compacted keys left, one member after the other,
-// the leader last. A member answers nothing meanwhile, so the cluster must be able to do without it: unless all are healthy
-// nothing is begun, and after each all must be again. With an error it returns what was done.
+// Defrag rewrites the databases of all members without the space that deleted and compacted keys left, one member after
+// the other, the leader last. A member answers nothing meanwhile, so the cluster must be able to do without it: unless
+// all are healthy nothing is begun, and after each all must be again. With an error it returns what was done.
 func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented, error) {
 	status, err := t.ready(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented,
 	return done, nil
 }
 
-// ready returns the status of a cluster whose members all can be reached and are healthy. A full database is no obstacle: to
-// defragment is the way out.
+// ready returns the status of a cluster whose members all can be reached and are healthy. A full database is no
+// obstacle: to defragment is the way out.
 func (t Target) ready(ctx context.Context) (*Status, error) {
 	status, err := t.Status(ctx)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 const patience = time.Minute
 
-// shortDir is a directory whose name leaves room for that of a socket, which t.TempDir's of a long test name does not (unix(7)).
+// shortDir is a directory whose name leaves room for that of a socket, which t.TempDir's of a long test name does not
+// (unix(7)).
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "storage-") //nolint:usetesting // see above
@@ -113,8 +114,8 @@ type cluster struct {
 	stop    []func()
 }
 
-// newCluster configures three members with data directories in dir. Each process has addresses of its own in 127.0.0.0/8, so that
-// ports need not be looked for.
+// newCluster configures three members with data directories in dir. Each process has addresses of its own in
+// 127.0.0.0/8, so that ports need not be looked for.
 func newCluster(t *testing.T, dir string) *cluster {
 	t.Helper()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+os.Getpid()>>16&0x3f, os.Getpid()>>8&0xff, os.Getpid()&0xff)

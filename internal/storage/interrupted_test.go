@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// asSnapshot makes the test binary take a snapshot of the embedded etcd in the directory named, so that it can be killed.
+// asSnapshot makes the test binary take a snapshot of the embedded etcd in the directory named, so that it can be
+// killed.
 const asSnapshot = "STORAGE_TEST_SNAPSHOT"
 
 func TestMain(m *testing.M) {
@@ -97,7 +98,8 @@ func wait(t *testing.T, halfway <-chan struct{}) {
 	}
 }
 
-// stallingProxy passes connections on to an etcd, but no more than 1 MiB of any answer. The channel is closed when it stalls one.
+// stallingProxy passes connections on to an etcd, but no more than 1 MiB of any answer. The channel is closed when it
+// stalls one.
 func stallingProxy(t *testing.T, at, to string) <-chan struct{} {
 	t.Helper()
 	l, err := net.Listen("unix", at)

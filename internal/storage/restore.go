@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// DefaultRevisionBump is etcd's advice for a snapshot that is up to a week old in a cluster with up to 1500 writes a second
-// (https://etcd.io/docs/v3.6/op-guide/recovery/): 7 * 86400 * 1500 are 0.9e9 revisions.
+// DefaultRevisionBump is etcd's advice for a snapshot that is up to a week old in a cluster with up to 1500 writes a
+// second (https://etcd.io/docs/v3.6/op-guide/recovery/): 7 * 86400 * 1500 are 0.9e9 revisions.
 const DefaultRevisionBump = 1_000_000_000
 
 // RestoreOptions say what is restored, and where.
@@ -30,9 +30,10 @@ type RestoreOptions struct {
 	DataDir string
 	// Member is a member of a new external cluster.
 	Member RestoreMember
-	// RevisionBump is how many revisions are left out after the last in the snapshot. Revisions are the resource versions that clients
-	// saw. What was written after the snapshot had some too; the bump makes all that come later greater than those, and all older are
-	// marked as compacted, so that a watch from one of them is told to list anew (410) instead of missing events. 0 does neither.
+	// RevisionBump is how many revisions are left out after the last in the snapshot. Revisions are the resource
+	// versions that clients saw. What was written after the snapshot had some too; the bump makes all that come later
+	// greater than those, and all older are marked as compacted, so that a watch from one of them is told to list anew
+	// (410) instead of missing events. 0 does neither.
 	RevisionBump uint64
 	// Progress gets a line every two seconds; nil means none.
 	Progress io.Writer
@@ -87,8 +88,8 @@ type Restored struct {
 	NewRevision int64 `json:"newRevision"`
 }
 
-// Restore makes a data directory of a snapshot. It refuses one that holds an etcd already, one that a server uses, and a snapshot
-// that is not whole; then nothing is changed. The directory is complete or not there at all.
+// Restore makes a data directory of a snapshot. It refuses one that holds an etcd already, one that a server uses, and
+// a snapshot that is not whole; then nothing is changed. The directory is complete or not there at all.
 func Restore(o RestoreOptions) (_ *Restored, err error) {
 	file, err := Verify(o.From, o.Progress)
 	if err != nil {
@@ -119,7 +120,8 @@ func Restore(o RestoreOptions) (_ *Restored, err error) {
 	return &Restored{*file, member.DataDir, member.Name, revision}, nil
 }
 
-// restore writes beside the place that etcd looks at, and renames: an interrupted restore is not taken for an etcd with little in it.
+// restore writes beside the place that etcd looks at, and renames: an interrupted restore is not taken for an etcd with
+// little in it.
 func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 	temporary, err := os.MkdirTemp(m.DataDir, "restoring-")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestRestore: all keys are as they were, with their revisions. With the bump, nothing that was written after the snapshot shares its
-// revision with anything written after the restore, and who watches from before is told.
+// TestRestore: all keys are as they were, with their revisions. With the bump, nothing that was written after the
+// snapshot shares its revision with anything written after the restore, and who watches from before is told.
 func TestRestore(t *testing.T) {
 	target, stop := startEmbedded(t, shortDir(t))
 	client := fill(t, target, 10)

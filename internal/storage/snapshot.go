@@ -32,15 +32,16 @@ type SnapshotOptions struct {
 type Snapshot struct {
 	File
 	Endpoint string `json:"endpoint"`
-	// Version is that of the etcd that made the snapshot; empty before 3.6. A restored member needs the same minor version or the next.
+	// Version is that of the etcd that made the snapshot; empty before 3.6. A restored member needs the same minor
+	// version or the next.
 	Version string `json:"etcdVersion,omitempty"`
 	Prefix  string `json:"prefix"`
 	// Objects counts the keys with the prefix at the snapshot's revision.
 	Objects int64 `json:"objects"`
 }
 
-// Snapshot saves the state of one member, at one revision, to a file. The file appears under its name only when it is whole, on
-// the disk and verified.
+// Snapshot saves the state of one member, at one revision, to a file. The file appears under its name only when it is
+// whole, on the disk and verified.
 func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, err error) {
 	if _, err := os.Lstat(o.Out); err == nil && !o.Force {
 		return nil, existsError(o.Out)
@@ -53,8 +54,8 @@ func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, e
 	if err != nil {
 		return nil, err
 	}
-	// A directory of mode 0700 with a name of its own: two snapshots at once do not write to one file. It is beside the file, because a
-	// file changes its name only within a file system.
+	// A directory of mode 0700 with a name of its own: two snapshots at once do not write to one file. It is beside the
+	// file, because a file changes its name only within a file system.
 	dir, err := os.MkdirTemp(filepath.Dir(o.Out), filepath.Base(o.Out)+".tmp-")
 	if err != nil {
 		return nil, fmt.Errorf("make a place for the snapshot: %w; choose another --out", err)
@@ -85,7 +86,8 @@ func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, e
 	return s, publish(temporary, o.Out, o.Force)
 }
 
-// newest chooses the healthy member that has applied the most, and among equals one that is not the leader, which has enough to do.
+// newest chooses the healthy member that has applied the most, and among equals one that is not the leader, which has
+// enough to do.
 func (t Target) newest(ctx context.Context) (*Member, error) {
 	status, err := t.Status(ctx)
 	if err != nil {

@@ -93,7 +93,8 @@ func TestSnapshotReplaces(t *testing.T) {
 	checkNames(t, dir, "fresh", "s.db")
 }
 
-// TestSnapshotUnderWrites: the snapshot is of one moment. Each write changes two keys at once and comes after the one before it.
+// TestSnapshotUnderWrites: the snapshot is of one moment. Each write changes two keys at once and comes after the one
+// before it.
 func TestSnapshotUnderWrites(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	client := fill(t, target, 200)

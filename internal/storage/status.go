@@ -52,8 +52,8 @@ type Status struct {
 	Members []Member `json:"members"`
 }
 
-// Problems returns an error that names the members that are not well, and nil if there are none. A member whose state is unknown is
-// no problem.
+// Problems returns an error that names the members that are not well, and nil if there are none. A member whose state
+// is unknown is no problem.
 func (s *Status) Problems() error {
 	var errs []error
 	for _, m := range s.Members {
@@ -68,8 +68,8 @@ func (m Member) title() string {
 	return strings.TrimSpace(m.Name + " " + m.Endpoint)
 }
 
-// Status asks each endpoint, and the first that answers for the list of members and alarms. The error is nil as soon as one endpoint
-// was asked: what is wrong with members is in the result.
+// Status asks each endpoint, and the first that answers for the list of members and alarms. The error is nil as soon as
+// one endpoint was asked: what is wrong with members is in the result.
 func (t Target) Status(ctx context.Context) (*Status, error) {
 	endpoints, err := t.endpoints(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	callTimeout = 5 * time.Second
 	// callRetries, each after 25 ms, outlast an election.
 	callRetries = 60
-	// keepAlive notices a peer that vanished in the middle of a snapshot or defragmentation, which have no deadline: how long
-	// they take depends on the size of the database.
+	// keepAlive notices a peer that vanished in the middle of a snapshot or defragmentation, which have no deadline:
+	// how long they take depends on the size of the database.
 	keepAlive = 10 * time.Second
 )
 
@@ -37,7 +37,8 @@ type Target struct {
 	Prefix string
 }
 
-// endpoints returns where the members are. For a server that is not running, or that belongs to somebody else, it returns an error.
+// endpoints returns where the members are. For a server that is not running, or that belongs to somebody else, it
+// returns an error.
 func (t Target) endpoints(ctx context.Context) ([]string, error) {
 	if len(t.Transport.ServerList) > 0 {
 		return t.Transport.ServerList, nil
@@ -68,8 +69,8 @@ func (t Target) config(ctx context.Context, endpoint string) (clientv3.Config, e
 	return config, err
 }
 
-// failFast undoes what etcd's client does by default: waiting for a connection until the deadline, whose error does not say why there
-// was none.
+// failFast undoes what etcd's client does by default: waiting for a connection until the deadline, whose error does not
+// say why there was none.
 func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return invoker(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }

@@ -26,7 +26,8 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Verify reads a snapshot, compares it with the hash that etcd put at its end, checks the pages of the database and counts the keys.
+// Verify reads a snapshot, compares it with the hash that etcd put at its end, checks the pages of the database and
+// counts the keys.
 func Verify(path string, progress io.Writer) (*File, error) {
 	defer report(progress, func() string { return "verifying " + path })()
 	f := &File{Path: path}
@@ -43,8 +44,8 @@ func Verify(path string, progress io.Writer) (*File, error) {
 	return f, nil
 }
 
-// checkHash compares the content with the SHA-256 that etcd appends to a snapshot when it is fetched, and returns size and SHA-256 of
-// the whole file.
+// checkHash compares the content with the SHA-256 that etcd appends to a snapshot when it is fetched, and returns size
+// and SHA-256 of the whole file.
 func checkHash(path string) (size int64, sum string, err error) {
 	file, err := os.Open(path)
 	if err != nil {

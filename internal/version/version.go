@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// version is stamped with -ldflags "-X example.com/extension-apiserver/internal/version.version=...".
-// The version of Kubernetes in k8s.io/component-base/version stays that of the libraries: their deprecation warnings are
-// computed from it.
+// version is stamped with -ldflags "-X example.com/extension-apiserver/internal/version.version=...". The version of
+// Kubernetes in k8s.io/component-base/version stays that of the libraries: their deprecation warnings are computed from
+// it.
 var version string
 
 // Info says what a binary was made of.

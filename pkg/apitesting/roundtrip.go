@@ -26,9 +26,9 @@ import (
 // seed makes the same objects in each run, so that what fails once fails again.
 const seed = 1
 
-// RoundTrip converts objects of each kind, full of random values, from the internal form to each version, sends them in JSON, YAML,
-// protobuf and CBOR, and converts them back. What is lost on the way is missing in a conversion or in generated code; the error
-// names it.
+// RoundTrip converts objects of each kind, full of random values, from the internal form to each version, sends them in
+// JSON, YAML, protobuf and CBOR, and converts them back. What is lost on the way is missing in a conversion or in
+// generated code; the error names it.
 //
 // fuzzers are functions func(*T, randfill.Continue) for types whose values are not all possible.
 func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {

@@ -69,8 +69,8 @@ which the kit's manifests fill in, and what they need to know of the API.`,
 	return cmd
 }
 
-// completeBackend reads the CA and reports all that is wrong. A caBundle that the aggregator cannot parse is refused: with
-// it, requests fail while the APIService stays Available.
+// completeBackend reads the CA and reports all that is wrong. A caBundle that the aggregator cannot parse is refused:
+// with it, requests fail while the APIService stays Available.
 func completeBackend(backend *registration.Backend, caFile string) error {
 	var problems []error
 	for flag, value := range map[string]string{"namespace": backend.Namespace, "service": backend.Name} {

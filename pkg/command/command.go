@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-// Run executes the command line of the process, for a server of the API, with more commands beside serve, apiservices and
-// version, and returns its exit code:
+// Run executes the command line of the process, for a server of the API, with more commands beside serve, apiservices
+// and version, and returns its exit code:
 //
 //   - 0 when all is well;
 //   - 1 when the server could not start or stopped by an error;

@@ -60,8 +60,8 @@ func writeCertificates(dir string) error {
 	return nil
 }
 
-// TestFlagNames: which flags there are is a promise to those who deploy the server. A new version of the library can add
-// some in silence; each is to be looked at once: does it weaken what the server relies on?
+// TestFlagNames: which flags there are is a promise to those who deploy the server. A new version of the library can
+// add some in silence; each is to be looked at once: does it weaken what the server relies on?
 func TestFlagNames(t *testing.T) {
 	golden := filepath.Join("testdata", "flags.golden")
 	root, err := newRootCommand(sample.API(), nil)

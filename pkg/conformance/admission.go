@@ -132,7 +132,8 @@ var admissionChecks = []Check{
 	}},
 	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/", "A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced}, func(s *session) {
 		// kube-controller-manager overwrites what admission counted with what its cache has, which may be behind
-		// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many comes in.
+		// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many comes
+		// in.
 		var codes []int
 		for range 3 {
 			codes = s.createSixOfThree()
@@ -158,7 +159,8 @@ func (s *session) createSixOfThree() []int {
 	})), 201)
 	tries := 0
 	s.eventually("after the quota was made", func() string {
-		// A quota that is older than what kube-controller-manager knows of the resource is counted again after 5 minutes, or when it changes.
+		// A quota that is older than what kube-controller-manager knows of the resource is counted again after 5
+		// minutes, or when it changes.
 		if tries++; tries%20 == 0 {
 			s.want(s.do("PATCH", quotas+"/q", mergePatch(map[string]any{"spec": map[string]any{"hard": map[string]any{"pods": fmt.Sprint(tries)}}})), 200, 409)
 		}

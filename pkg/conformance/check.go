@@ -82,7 +82,8 @@ func verbs(names ...string) need {
 	}
 }
 
-// offers needs verbs of the resource. What is created must be there to be read, and be deleted at the end; a review is not.
+// offers needs verbs of the resource. What is created must be there to be read, and be deleted at the end; a review is
+// not.
 func offers(names ...string) need {
 	if slices.Contains(names, "create") {
 		names = append(names, "get", "delete")

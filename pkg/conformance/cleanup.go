@@ -39,7 +39,8 @@ func (s *session) tryRemove(path string) (left []string) {
 	return left
 }
 
-// remove deletes an object, if it is there and of the run: what a server answers to a create that fails may name any object.
+// remove deletes an object, if it is there and of the run: what a server answers to a create that fails may name any
+// object.
 func (s *session) remove(path string) {
 	a := s.do("GET", path)
 	if a.Code == 404 {
@@ -77,8 +78,8 @@ func (s *session) release(path string) {
 	})
 }
 
-// sweep deletes what carries the label of the run and no check knows of, such as what a server made for a dry run. What is in the
-// namespaces of the run goes with these.
+// sweep deletes what carries the label of the run and no check knows of, such as what a server made for a dry run. What
+// is in the namespaces of the run goes with these.
 func (r *runner) sweep(ctx context.Context) (left []string) {
 	s := &session{ctx: ctx, r: r}
 	for pause := 250 * time.Millisecond; ; pause *= 2 {

@@ -9,8 +9,8 @@ import (
 	utilyaml "sigs.k8s.io/yaml"
 )
 
-// The checks of a given object are for kinds of which the run cannot create one, such as a report that the server makes: they read the
-// object that the sample is a copy of.
+// The checks of a given object are for kinds of which the run cannot create one, such as a report that the server
+// makes: they read the object that the sample is a copy of.
 
 // given needs a resource of which the run has no object of its own, and one of these verbs.
 func given(names ...string) need {

@@ -30,7 +30,8 @@ func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (
 	return s.startKubectl(input, nil, args...)()
 }
 
-// startKubectl starts the command. What it writes to its stderr also goes to another writer, if there is one. What is returned waits for it.
+// startKubectl starts the command. What it writes to its stderr also goes to another writer, if there is one. What is
+// returned waits for it.
 func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer, args ...string) (wait func() (stdout, stderr string, code int)) {
 	command := s.r.target.Kubectl
 	all := append(append([]string{}, command[1:]...), args...)

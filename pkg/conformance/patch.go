@@ -147,7 +147,8 @@ func (s *session) apply(name, manager string, labels map[string]any, options ...
 	return a
 }
 
-// shares applies an element of a list in the metadata as each of two managers. Both are there until one applies without its own.
+// shares applies an element of a list in the metadata as each of two managers. Both are there until one applies without
+// its own.
 func (s *session) shares(field string, element func(manager string) any, read func(*unstructured.Unstructured) []string) {
 	name := s.name()
 	apply := func(manager string, elements ...any) []string {

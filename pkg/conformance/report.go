@@ -59,7 +59,8 @@ type Exchange struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Unexpected is true for a required or recommended check that failed, and is not known to fail; and for one that is, and passed.
+// Unexpected is true for a required or recommended check that failed, and is not known to fail; and for one that is,
+// and passed.
 func (r *Result) Unexpected() bool {
 	if r.Known {
 		return r.Outcome == Passed

@@ -35,8 +35,8 @@ type runner struct {
 	namespace     string // empty if the resource is in none
 }
 
-// Run runs the checks as subtests. A failed check that is required or recommended fails the test, if it is not known to fail; an optional
-// one is only logged.
+// Run runs the checks as subtests. A failed check that is required or recommended fails the test, if it is not known to
+// fail; an optional one is only logged.
 func Run(t *testing.T, target Target) *Report {
 	t.Helper()
 	report, err := Execute(t.Context(), target)
@@ -63,8 +63,8 @@ func Run(t *testing.T, target Target) *Report {
 	return report
 }
 
-// Execute runs the checks. The error is a TargetError, or about what no check can do without; what checks found is in the report. The run
-// ends when ctx does, after it deleted what it made.
+// Execute runs the checks. The error is a TargetError, or about what no check can do without; what checks found is in
+// the report. The run ends when ctx does, after it deleted what it made.
 func Execute(ctx context.Context, target Target) (*Report, error) {
 	return execute(ctx, target, Checks())
 }

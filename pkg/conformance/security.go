@@ -23,15 +23,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Direct is the own port of a server of an aggregated API, behind which the front proxy stands. Whoever has the key of the front proxy can
-// speak for anybody: these checks are for clusters that are thrown away.
+// Direct is the own port of a server of an aggregated API, behind which the front proxy stands. Whoever has the key of
+// the front proxy can speak for anybody: these checks are for clusters that are thrown away.
 type Direct struct {
 	// URL is https://HOST:PORT. ServerName and CA verify the certificate of the server; CA is PEM.
 	URL, ServerName string
 	CA              []byte
 	// FrontProxy is the client certificate of kube-apiserver's aggregation layer.
 	FrontProxy tls.Certificate
-	// User is a client certificate of any user, by the CA that the cluster has for them. Without it, a check is skipped.
+	// User is a client certificate of any user, by the CA that the cluster has for them. Without it, a check is
+	// skipped.
 	User *tls.Certificate
 }
 
@@ -45,7 +46,8 @@ const (
 // SecurityChecks are those of ExecuteSecurity: what holds when callers lie about who they are.
 func SecurityChecks() []Check { return securityChecks }
 
-// ExecuteSecurity runs the checks of security at a server's own port, target.Direct. The target needs no Change, Invalid or Status.
+// ExecuteSecurity runs the checks of security at a server's own port, target.Direct. The target needs no Change,
+// Invalid or Status.
 func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	if target.Direct == nil {
 		return nil, &TargetError{[]error{errors.New("the target has no Direct")}}
@@ -92,7 +94,8 @@ func (s *session) reach(cert *tls.Certificate, path string, options ...option) *
 	return a
 }
 
-// handshake ends the run if there is no TLS server at the address: no check could tell that from a connection that is refused.
+// handshake ends the run if there is no TLS server at the address: no check could tell that from a connection that is
+// refused.
 func (s *session) handshake() {
 	if a := s.reach(&s.r.target.Direct.FrontProxy, "/"); a.Code == 0 {
 		s.fatalf("%s: %s", a.request, a.Body)
@@ -175,7 +178,8 @@ func (s *session) selfSigned() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// raw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on the connection.
+// raw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on the
+// connection.
 func (s *session) raw(cert *tls.Certificate, text string) (codes []int) {
 	config, err := s.tls(cert)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Both labels are on all that a run makes: ownLabel says of which check it is, runLabel of which run. What lacks the latter is not deleted.
+// Both labels are on all that a run makes: ownLabel says of which check it is, runLabel of which run. What lacks the
+// latter is not deleted.
 const (
 	ownLabel = "conformance.example.com/check"
 	runLabel = "conformance.example.com/run"
@@ -219,8 +220,8 @@ func (s *session) patch(obj *unstructured.Unstructured, patch any, options ...op
 	return s.want(s.do("PATCH", s.path(obj), append(options, mergePatch(patch))...), 200).object()
 }
 
-// maxPause is how long a check waits before it looks again, at most: most conditions are true within a second, and those of
-// kube-controller-manager within half a minute.
+// maxPause is how long a check waits before it looks again, at most: most conditions are true within a second, and
+// those of kube-controller-manager within half a minute.
 const maxPause = 2 * time.Second
 
 // eventually waits until a condition is true, which says what is missing otherwise.
@@ -252,8 +253,8 @@ func (s *session) aNamespace() string {
 	return name
 }
 
-// apart moves the check to a namespace of its own, where it may delete the collection: a server that ignores selectors must not delete
-// the objects of other checks, let alone those of others in the cluster.
+// apart moves the check to a namespace of its own, where it may delete the collection: a server that ignores selectors
+// must not delete the objects of other checks, let alone those of others in the cluster.
 func (s *session) apart() {
 	if s.r.facts.resource.Namespaced {
 		s.namespace = s.aNamespace()

@@ -27,16 +27,17 @@ import (
 
 // Target is what is checked.
 type Target struct {
-	// Config is the way to kube-apiserver, for a user who may do everything with the resource, and create namespaces. The checks of
-	// authorization also want the right to impersonate, those of admission that to create policies.
+	// Config is the way to kube-apiserver, for a user who may do everything with the resource, and create namespaces.
+	// The checks of authorization also want the right to impersonate, those of admission that to create policies.
 	Config *rest.Config
-	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group. Default: that of the sample's
-	// kind.
+	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group. Default:
+	// that of the sample's kind.
 	Resource string
-	// Sample is a valid object, with all fields that the server would set itself: checks compare what it answers with what they sent. Its name
-	// does not matter.
+	// Sample is a valid object, with all fields that the server would set itself: checks compare what it answers with
+	// what they sent. Its name does not matter.
 	Sample *unstructured.Unstructured
-	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it valid: {"spec": {"replicas": 2}}.
+	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it valid: {"spec":
+	// {"replicas": 2}}.
 	Change map[string]any
 	// Invalid is one that makes it invalid.
 	Invalid map[string]any
@@ -44,12 +45,15 @@ type Target struct {
 	Status map[string]any
 	// AllowDisruptive is for clusters that are thrown away: checks that would harm others if the server failed them.
 	AllowDisruptive bool
-	// Server is the server's own port, for a user who may read /metrics and the health endpoints; that of kube-apiserver for what it serves
-	// itself. Without it, and without each of the following, the checks that need it are skipped.
+	// Server is the server's own port, for a user who may read /metrics and the health endpoints; that of
+	// kube-apiserver for what it serves itself. Without it, and without each of the following, the checks that need it
+	// are skipped.
 	Server *rest.Config
-	// AuditLog is the file that the server writes audit events to, by a policy that has at least the metadata of all requests about the resource.
+	// AuditLog is the file that the server writes audit events to, by a policy that has at least the metadata of all
+	// requests about the resource.
 	AuditLog string
-	// WebhookAddress is the HOST:PORT at which the run serves admission webhooks, and the server reaches them. The port may be 0, for any.
+	// WebhookAddress is the HOST:PORT at which the run serves admission webhooks, and the server reaches them. The port
+	// may be 0, for any.
 	WebhookAddress string
 	// Kubectl is the command with its flags for the same cluster and user: kubectl --kubeconfig=FILE.
 	Kubectl []string
@@ -63,8 +67,8 @@ type Target struct {
 	Parallel int
 	// Timeout bounds the whole run, without its cleanup of at most a minute. Default: 5 minutes.
 	Timeout time.Duration
-	// CheckTimeout bounds one check. Default: 90 seconds; the longest wait until the garbage collector and the quotas of
-	// kube-controller-manager know a resource, which they look for every 30 seconds.
+	// CheckTimeout bounds one check. Default: 90 seconds; the longest wait until the garbage collector and the quotas
+	// of kube-controller-manager know a resource, which they look for every 30 seconds.
 	CheckTimeout time.Duration
 	// Progress is called with each result, by one goroutine at a time, and how many there will be. Default: not at all.
 	Progress func(result Result, total int)
@@ -96,7 +100,8 @@ const (
 	runCleanupTimeout   = 40 * time.Second
 	// discoveryTimeout bounds each request of discovery, which has no context: an interrupted run must end.
 	discoveryTimeout = 15 * time.Second
-	// creationTimeout is how long a request that creates goes on after the run was interrupted: what it made must be known to be deleted.
+	// creationTimeout is how long a request that creates goes on after the run was interrupted: what it made must be
+	// known to be deleted.
 	creationTimeout = 10 * time.Second
 )
 

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// appliedAcross has a manager apply an element of a list, and another manager an element of its own in another version. The first manager's
-// must be as it was, and still be its own. A conversion that folds fields of several elements into one, such as an annotation, loses it.
+// appliedAcross has a manager apply an element of a list, and another manager an element of its own in another version.
+// The first manager's must be as it was, and still be its own. A conversion that folds fields of several elements into
+// one, such as an annotation, loses it.
 func (s *session) appliedAcross(version string) {
 	definition, document := s.schema()
 	field, key, element := s.keyedElement(definition, document)
@@ -61,7 +62,8 @@ func (s *session) appliedAcross(version string) {
 	}
 }
 
-// keyedElement finds a list in the spec of the sample that is merged by a key, the key, and the element with the most fields.
+// keyedElement finds a list in the spec of the sample that is merged by a key, the key, and the element with the most
+// fields.
 func (s *session) keyedElement(definition, document map[string]any) (field []string, key string, element map[string]any) {
 	spec, _, _ := unstructured.NestedMap(definition, "properties", "spec")
 	properties, _ := resolve(document, spec)["properties"].(map[string]any)

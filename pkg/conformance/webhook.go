@@ -157,7 +157,8 @@ func (s *session) hookedObject() *unstructured.Unstructured {
 	return obj
 }
 
-// asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once for a request.
+// asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once
+// for a request.
 func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *answer) (request *admissionv1.AdmissionRequest, a *answer) {
 	by()
 	s.eventually("with the webhook", func() string {

@@ -465,7 +465,8 @@ var updateChecks = []Check{
 	}},
 }
 
-// keeps ends the check unless a request that changes nothing keeps the resourceVersion. Controllers may write meanwhile, so it tries thrice.
+// keeps ends the check unless a request that changes nothing keeps the resourceVersion. Controllers may write
+// meanwhile, so it tries thrice.
 func (s *session) keeps(obj *unstructured.Unstructured, send func(*unstructured.Unstructured) *answer) {
 	var versions []string
 	for range 3 {

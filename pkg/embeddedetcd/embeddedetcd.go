@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package embeddedetcd is an etcd in the process of a server, for an API whose servers need no cluster of etcds. It links the
-// server of etcd. internal/storage operates it.
+// Package embeddedetcd is an etcd in the process of a server, for an API whose servers need no cluster of etcds. It
+// links the server of etcd. internal/storage operates it.
 package embeddedetcd
 
 import (
@@ -28,7 +28,8 @@ const (
 	startTimeout = 60 * time.Second
 )
 
-// Server implements apiserver.EmbeddedEtcd. The etcd is reachable through a socket in a directory that nobody else may enter.
+// Server implements apiserver.EmbeddedEtcd. The etcd is reachable through a socket in a directory that nobody else may
+// enter.
 type Server struct{}
 
 // ValidateDataDir implements apiserver.EmbeddedEtcd.

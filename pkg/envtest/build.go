@@ -26,10 +26,10 @@ var built struct {
 	files map[string]string
 }
 
-// Build builds a main package and returns the file, which is in Go's build cache: go forgets it some days after its last use. The
-// package is as go build takes it, in the module of the working directory: its import path, or ./... relative to the working
-// directory, which in a test is that of its package. One of the kit is built with the pins of the kit, as its own project needs
-// only those of what it imports. In a process a package is built once.
+// Build builds a main package and returns the file, which is in Go's build cache: go forgets it some days after its
+// last use. The package is as go build takes it, in the module of the working directory: its import path, or ./...
+// relative to the working directory, which in a test is that of its package. One of the kit is built with the pins of
+// the kit, as its own project needs only those of what it imports. In a process a package is built once.
 func Build(ctx context.Context, pkg string) (file string, err error) {
 	return buildWith(ctx, pkg, io.Discard)
 }
@@ -48,8 +48,9 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 			return "", fmt.Errorf("find the kit in the module of the working directory: %w", err)
 		}
 	}
-	// go run keeps what it links in Go's build cache, as go build does not. When it links, it tells of a file in a directory for
-	// its own work, which is gone now; when it finds what was linked, of that. Sources may be edited meanwhile.
+	// go run keeps what it links in Go's build cache, as go build does not. When it links, it tells of a file in a
+	// directory for its own work, which is gone now; when it finds what was linked, of that. Sources may be edited
+	// meanwhile.
 	for range 5 {
 		log := &gobuild.Log{}
 		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
@@ -73,8 +74,8 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 // sources prints the directories of packages in the module under test, what they embed, and go.mod.
 const sources = `{{if .Module}}{{if .Module.Main}}{{.Dir}}{{"\n"}}{{.Module.GoMod}}{{"\n"}}{{range .EmbedFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 
-// openSources opens what a main package is made of. go test takes a result from its cache as long as the test, and the files in its module
-// that it opened, are the same; a test that runs a program does not import it.
+// openSources opens what a main package is made of. go test takes a result from its cache as long as the test, and the
+// files in its module that it opened, are the same; a test that runs a program does not import it.
 func openSources(ctx context.Context, dir string, settings []string, pkg string) error {
 	paths, err := goOutput(ctx, &gobuild.Log{}, dir, settings, "list", "-deps", "-f", sources, pkg)
 	if err != nil {

@@ -51,7 +51,8 @@ func TestBuildWithoutSpace(t *testing.T) {
 	wantError(t, err, "build ./nowhere", "no space left on device", "GB once, in the directories of go env GOCACHE")
 }
 
-// TestDownloadsMeanwhile: while the server is compiled, the modules of what the environment cannot start without are downloaded, and no others.
+// TestDownloadsMeanwhile: while the server is compiled, the modules of what the environment cannot start without are
+// downloaded, and no others.
 func TestDownloadsMeanwhile(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	t.Setenv("EXTENSION_APISERVER_CACHE", t.TempDir())
@@ -113,8 +114,8 @@ func TestControllersFail(t *testing.T) {
 	}
 }
 
-// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers, which are built
-// meanwhile and then do their work.
+// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers,
+// which are built meanwhile and then do their work.
 func TestControllersLater(t *testing.T) {
 	_, empty := giveBinaries(t)
 	var progress bytes.Buffer

@@ -22,7 +22,8 @@ type controllers struct {
 	building sync.WaitGroup
 }
 
-// startControllers starts the controllers, unless they must be built, which takes minutes: nothing that Start does needs them.
+// startControllers starts the controllers, unless they must be built, which takes minutes: nothing that Start does
+// needs them.
 func (e *Environment) startControllers() error {
 	if !e.binaries.Has(controllerManager) {
 		return nil
@@ -30,7 +31,8 @@ func (e *Environment) startControllers() error {
 	return e.runControllers()
 }
 
-// buildControllers builds and starts them where startControllers did not. It returns at once. When they cannot be built, the API is there without them.
+// buildControllers builds and starts them where startControllers did not. It returns at once. When they cannot be
+// built, the API is there without them.
 func (e *Environment) buildControllers() {
 	c, progress := &e.controllers, e.options.buildProgress()
 	if e.ControllersStarted() {
@@ -70,9 +72,9 @@ func (e *Environment) ControllersStarted() bool {
 	}
 }
 
-// WaitControllers returns when kube-controller-manager was started. It is so after Start unless its program had to be built, which
-// takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error is that of ctx, why it could not be
-// built, or the Failure of the environment.
+// WaitControllers returns when kube-controller-manager was started. It is so after Start unless its program had to be
+// built, which takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error
+// is that of ctx, why it could not be built, or the Failure of the environment.
 func (e *Environment) WaitControllers(ctx context.Context) error {
 	select {
 	case <-e.controllers.built:
@@ -84,7 +86,8 @@ func (e *Environment) WaitControllers(ctx context.Context) error {
 	}
 }
 
-// StopKubeAPIServer ends a kube-apiserver as kubelet does when its manifest is removed. RestartKubeAPIServer starts it again.
+// StopKubeAPIServer ends a kube-apiserver as kubelet does when its manifest is removed. RestartKubeAPIServer starts it
+// again.
 func (e *Environment) StopKubeAPIServer(k *KubeAPIServer) error { return k.stop() }
 
 // RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready. The
@@ -109,8 +112,8 @@ func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer
 	return e.startControllerManager()
 }
 
-// UpgradeKubeAPIServer is RestartKubeAPIServer with another program, such as that of another minor, which Setup returns. The others, and
-// kube-controller-manager, stay as they are.
+// UpgradeKubeAPIServer is RestartKubeAPIServer with another program, such as that of another minor, which Setup
+// returns. The others, and kube-controller-manager, stay as they are.
 func (e *Environment) UpgradeKubeAPIServer(ctx context.Context, k *KubeAPIServer, program string) error {
 	k.command[0] = program
 	return e.RestartKubeAPIServer(ctx, k)
@@ -128,7 +131,8 @@ func (e *Environment) runControllers() error {
 	return nil
 }
 
-// startControllerManager starts the controllers of a cluster: namespaces are deleted, garbage is collected, quota counted.
+// startControllerManager starts the controllers of a cluster: namespaces are deleted, garbage is collected, quota
+// counted.
 func (e *Environment) startControllerManager() error {
 	h := e.KubeAPIServers[0].host
 	port, err := h.port(10257)

@@ -66,8 +66,8 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 		"--service-account-key-file=" + filepath.Join(e.pki.dir, "service-account", "tls.pub"),
 		"--service-account-signing-key-file=" + e.pki.key("service-account"),
 		"--service-cluster-ip-range=" + serviceNetwork,
-		// Open watches are ended at shutdown; without the first flag its own, and without the second those of aggregated
-		// APIs, hold it up for a minute.
+		// Open watches are ended at shutdown; without the first flag its own, and without the second those of
+		// aggregated APIs, hold it up for a minute.
 		"--shutdown-watch-termination-grace-period=2s",
 		"--shutdown-send-retry-after=true",
 	}, e.routingArgs(h)...)
@@ -106,8 +106,8 @@ func (e *Environment) routingArgs(h *host) []string {
 	case ClusterIPRouting:
 		return []string{"--advertise-address=" + h.address, "--enable-aggregator-routing=false"}
 	default:
-		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing only. A machine without a
-		// default route has no other address to advertise.
+		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing
+		// only. A machine without a default route has no other address to advertise.
 		return []string{"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
 	}
 }

@@ -36,8 +36,8 @@ func NewEndpoint(t testing.TB, config *rest.Config) Endpoint {
 	return Endpoint{client, config.Host}
 }
 
-// Open sends a request and returns the answer with its body not yet read, as a watch needs it. The caller closes it. A body is JSON unless
-// the header says something else.
+// Open sends a request and returns the answer with its body not yet read, as a watch needs it. The caller closes it. A
+// body is JSON unless the header says something else.
 func (e Endpoint) Open(t testing.TB, method, path string, header http.Header, body []byte) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, e.URL+path, bytes.NewReader(body))

@@ -95,7 +95,8 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	return e, nil
 }
 
-// because names the process that ended where a step failed for it: what the step says, such as that kubectl was killed, tells nobody why.
+// because names the process that ended where a step failed for it: what the step says, such as that kubectl was killed,
+// tells nobody why.
 func because(err, failure error) error {
 	if failure == nil || errors.Is(failure, context.Canceled) || errors.Is(err, failure) {
 		return err
@@ -153,8 +154,8 @@ func (e *Environment) prepare() (err error) {
 	return e.findPrograms()
 }
 
-// findPrograms builds our server, and what is missing of what the environment cannot start without. The modules of the latter are
-// downloaded meanwhile.
+// findPrograms builds our server, and what is missing of what the environment cannot start without. The modules of the
+// latter are downloaded meanwhile.
 func (e *Environment) findPrograms() (err error) {
 	if e.binaries, err = controlplane.Find(e.ctx, e.options.buildProgress()); err != nil {
 		return err
@@ -192,7 +193,8 @@ func (e *Environment) findServer() (err error) {
 	return err
 }
 
-// Binary is the path of a program of the control plane, such as kubectl. One that the environment did not start may not be built yet.
+// Binary is the path of a program of the control plane, such as kubectl. One that the environment did not start may not
+// be built yet.
 func (e *Environment) Binary(name string) string { return e.binaries.Path(name) }
 
 // ServerBinary is the path of our servers' program.
@@ -209,7 +211,8 @@ func (e *Environment) step(what string, f func() error) error {
 	return nil
 }
 
-// startControlPlane starts the cluster: hosts, etcd, the kube-apiservers, the controllers and, for ClusterIPs, kube-proxy.
+// startControlPlane starts the cluster: hosts, etcd, the kube-apiservers, the controllers and, for ClusterIPs,
+// kube-proxy.
 func (e *Environment) startControlPlane() error {
 	hosts, err := e.controlPlaneHosts()
 	if err != nil {

@@ -139,7 +139,8 @@ func TestChildDies(t *testing.T) {
 	})
 }
 
-// TestPartEnds: when a part ends while the environment starts, the error shows its log, and not only the step that could not go on.
+// TestPartEnds: when a part ends while the environment starts, the error shows its log, and not only the step that
+// could not go on.
 func TestPartEnds(t *testing.T) {
 	dir, _ := giveBinaries(t)
 	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() + ".0\necho it lacks a tool >&2\nexit 3\n"
@@ -210,7 +211,8 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoSpace: where the state does not fit, the error names the directory or shows the log of the part that found out, and says what helps.
+// TestNoSpace: where the state does not fit, the error names the directory or shows the log of the part that found out,
+// and says what helps.
 func TestNoSpace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounts need root: run the tests as root")
@@ -256,7 +258,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestOverride: an argument takes the place of those of the same flag, or a flag that is a list would have the values of both.
+// TestOverride: an argument takes the place of those of the same flag, or a flag that is a list would have the values
+// of both.
 func TestOverride(t *testing.T) {
 	got := override([]string{"program", "--headers=a", "--port=1", "--headers-prefix=b"}, []string{"--headers=", "--more", "--headers=c"})
 	want := []string{"program", "--port=1", "--headers-prefix=b", "--headers=", "--more", "--headers=c"}
@@ -265,7 +268,8 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestServer: a server that was built from a package, or is a file, serves its API to a user with the rights that were granted.
+// TestServer: a server that was built from a package, or is a file, serves its API to a user with the rights that were
+// granted.
 func TestServer(t *testing.T) {
 	file, err := Build(t.Context(), "../../cmd/extension-apiserver")
 	if err != nil {

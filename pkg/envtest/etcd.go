@@ -78,7 +78,8 @@ func (e *Environment) runEtcd(ctx context.Context, et *etcd) error {
 	return et.ready(ctx, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
 }
 
-// StopEtcd stops the etcd of our servers, which must be an external one and have no running servers, and returns its member.
+// StopEtcd stops the etcd of our servers, which must be an external one and have no running servers, and returns its
+// member.
 func (e *Environment) StopEtcd() (EtcdMember, error) {
 	if e.external == nil {
 		return EtcdMember{}, errEmbedded

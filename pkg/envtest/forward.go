@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Forward connects each connection that the listener accepts to the next of the targets, in turn. It ends with the test.
+// Forward connects each connection that the listener accepts to the next of the targets, in turn. It ends with the
+// test.
 func Forward(t testing.TB, listener net.Listener, targets ...func(context.Context) (net.Conn, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,8 +17,8 @@ import (
 // grantTimeout is how long a kube-apiserver may take to know a new role. It watches them: a second is much.
 const grantTimeout = 20 * time.Second
 
-// Grant gives a user more rights, in all namespaces. It returns when every kube-apiserver knows them, which is within a second. An
-// error says why the rights could not be written, or which rule is not known after 20 seconds.
+// Grant gives a user more rights, in all namespaces. It returns when every kube-apiserver knows them, which is within a
+// second. An error says why the rights could not be written, or which rule is not known after 20 seconds.
 func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.PolicyRule) error {
 	admin, err := e.AdminClient()
 	if err != nil {

@@ -36,13 +36,13 @@ type Tunnel struct {
 	Mode Mode
 	// Routed gives its host a route to our servers, which is what a tunnel must not need.
 	Routed bool
-	// Network is EndpointRouting or ClusterIPRouting: who picks the endpoint, kube-apiserver or kube-proxy on the node. Default
-	// that of the environment.
+	// Network is EndpointRouting or ClusterIPRouting: who picks the endpoint, kube-apiserver or kube-proxy on the node.
+	// Default that of the environment.
 	Network Network
 	// MutualTLS lets agents prove themselves by certificates instead of tokens.
 	MutualTLS bool
-	// ServerCount tells agents how many servers there are. 0 means that they count Leases, as the manifests have it, and then look for
-	// all: with agents of its own behind no load balancer, each of several tunnels needs 1.
+	// ServerCount tells agents how many servers there are. 0 means that they count Leases, as the manifests have it,
+	// and then look for all: with agents of its own behind no load balancer, each of several tunnels needs 1.
 	ServerCount int
 	// Agents is how many are started.
 	Agents int
@@ -66,8 +66,8 @@ const (
 // NodeAddress is the address of the host of agents and our servers, seen from all hosts.
 var NodeAddress = fmt.Sprintf("%s%d", hostNetwork, nodeNumber)
 
-// agentServerNames are the addresses at which agents reach konnectivity's servers: that of each kube-apiserver, and the node's
-// for what a test puts in between.
+// agentServerNames are the addresses at which agents reach konnectivity's servers: that of each kube-apiserver, and the
+// node's for what a test puts in between.
 func (o *Options) agentServerNames() []string {
 	if len(o.Tunnels) == 0 {
 		return nil
@@ -79,8 +79,8 @@ func (o *Options) agentServerNames() []string {
 	return names
 }
 
-// controlPlaneEndpoint is the address of what a test puts in front of several kube-apiservers, without which kubeadm adds no second
-// one. kubeadm has it in each one's certificate.
+// controlPlaneEndpoint is the address of what a test puts in front of several kube-apiservers, without which kubeadm
+// adds no second one. kubeadm has it in each one's certificate.
 func (o *Options) controlPlaneEndpoint() []string {
 	if len(o.Tunnels) > 1 {
 		return []string{NodeAddress}
@@ -101,8 +101,8 @@ func (e *Environment) startKonnectivity(ctx context.Context) error {
 	return nil
 }
 
-// SetTunnel gives a kube-apiserver another tunnel: its agents and its konnectivity server are started anew, and itself too. It
-// returns when each is ready.
+// SetTunnel gives a kube-apiserver another tunnel: its agents and its konnectivity server are started anew, and itself
+// too. It returns when each is ready.
 func (e *Environment) SetTunnel(ctx context.Context, k *KubeAPIServer, t Tunnel) error {
 	for _, a := range k.Agents {
 		a.Kill()
@@ -205,7 +205,8 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 	return k.ProxyServer.Start(ctx)
 }
 
-// shippedCommand renders a folder of konnectivity/ with components, and returns a program with the arguments of a container, as they are here.
+// shippedCommand renders a folder of konnectivity/ with components, and returns a program with the arguments of a
+// container, as they are here.
 func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer, program, container, folder string, components ...string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(e.Dir, "konnectivity"), "env-")
 	if err != nil {

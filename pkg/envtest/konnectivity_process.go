@@ -21,7 +21,8 @@ type KonnectivityProcess struct {
 	agent   bool
 }
 
-// Start starts it, again after Stop or Kill. It returns when the process is alive, which an agent is without a server too.
+// Start starts it, again after Stop or Kill. It returns when the process is alive, which an agent is without a server
+// too.
 func (p *KonnectivityProcess) Start(ctx context.Context) (err error) {
 	if p.process, err = p.env.processes.start(p.host, p.Name, p.command); err != nil {
 		return err
@@ -73,8 +74,8 @@ func (p *KonnectivityProcess) get(ctx context.Context, path string) ([]byte, err
 	return data, err
 }
 
-// NewAgent returns an agent on the node that is not started yet. Its server is that of the kube-apiserver, unless args, which
-// replace its arguments, name another.
+// NewAgent returns an agent on the node that is not started yet. Its server is that of the kube-apiserver, unless args,
+// which replace its arguments, name another.
 func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...string) (*KonnectivityProcess, error) {
 	number := int(e.agents.Add(1))
 	name := fmt.Sprintf("konnectivity-agent-%d", number)

@@ -32,8 +32,8 @@ func (e *Environment) grantKonnectivity(ctx context.Context) error {
 	})
 }
 
-// AgentToken writes a token of the agents' ServiceAccount for an audience into a file, and returns its path. The file ends
-// without a newline: the agent sends what it reads.
+// AgentToken writes a token of the agents' ServiceAccount for an audience into a file, and returns its path. The file
+// ends without a newline: the agent sends what it reads.
 func (e *Environment) AgentToken(ctx context.Context, audience string) (string, error) {
 	client, err := e.AdminClient()
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/child"
 )
 
-// Kubectl is one run of the real kubectl, on the host of the first kube-apiserver and in the root of the module of the working directory.
+// Kubectl is one run of the real kubectl, on the host of the first kube-apiserver and in the root of the module of the
+// working directory.
 type Kubectl struct {
 	// User is who runs it; empty means Admin.
 	User string

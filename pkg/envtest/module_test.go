@@ -22,7 +22,8 @@ const (
 	embeddedEtcd = "go.etcd.io/etcd/server/v3/embed"
 )
 
-// TestForeignModule: a project of its own gets the kit from a module proxy, with no checkout in reach, and its server knows its own kind.
+// TestForeignModule: a project of its own gets the kit from a module proxy, with no checkout in reach, and its server
+// knows its own kind.
 func TestForeignModule(t *testing.T) {
 	proxy := scripttest.NewModuleProxy(t)
 	version := proxy.Publish(t, scripttest.CopyTree(t, filepath.Join("..", "..")))
@@ -71,8 +72,8 @@ func TestForeignModule(t *testing.T) {
 			}
 		})
 	}
-	// A test that starts the server, and does not import it, is run again when the server has changed. Of files that are new go test takes nothing
-	// from its cache.
+	// A test that starts the server, and does not import it, is run again when the server has changed. Of files that
+	// are new go test takes nothing from its cache.
 	const test = `find . -exec touch -d "$1" {} + && GOFLAGS=${GOFLAGS/-count=1/} go test ./built`
 	for _, tc := range []struct {
 		command string

@@ -136,8 +136,8 @@ func (l *lan) addHost(name string, number int) (*host, error) {
 	return h, nil
 }
 
-// addRoutedHost makes a host that sends any address out. kube-proxy's rules act on packets that are on their way somewhere: a
-// ClusterIP needs a route to be sent at all.
+// addRoutedHost makes a host that sends any address out. kube-proxy's rules act on packets that are on their way
+// somewhere: a ClusterIP needs a route to be sent at all.
 func (l *lan) addRoutedHost(name string, number int) (*host, error) {
 	h, err := l.addHost(name, number)
 	if err != nil {
@@ -225,8 +225,8 @@ func addLink(link netlink.Link) error {
 	return netlink.LinkSetUp(link)
 }
 
-// withoutProxies takes out the variables with which this machine may reach the internet through a proxy: nobody in the network of an environment
-// is reached that way.
+// withoutProxies takes out the variables with which this machine may reach the internet through a proxy: nobody in the
+// network of an environment is reached that way.
 func withoutProxies(environ []string) []string {
 	return slices.DeleteFunc(environ, func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")

@@ -19,8 +19,8 @@ type Network string
 const (
 	// Loopback puts everything on 127.0.0.1, our server behind a Service of type ExternalName. Needs no rights.
 	Loopback Network = "Loopback"
-	// EndpointRouting makes every host a network namespace with an address of its own, and kube-apiserver picks one of the
-	// Service's endpoints itself (--enable-aggregator-routing). Needs the right to make network namespaces.
+	// EndpointRouting makes every host a network namespace with an address of its own, and kube-apiserver picks one of
+	// the Service's endpoints itself (--enable-aggregator-routing). Needs the right to make network namespaces.
 	EndpointRouting Network = "EndpointRouting"
 	// ClusterIPRouting is EndpointRouting, but kube-apiserver connects to the Service's ClusterIP and a real kube-proxy
 	// on its host picks the endpoint. Needs nft too.
@@ -34,11 +34,11 @@ type Options struct {
 	Dir string
 	// Network is Loopback unless set.
 	Network Network
-	// KubeAPIServers is how many kube-apiservers share the control plane: 1 to 4. Default 1, or one for each tunnel; more than
-	// one needs a network of hosts.
+	// KubeAPIServers is how many kube-apiservers share the control plane: 1 to 4. Default 1, or one for each tunnel;
+	// more than one needs a network of hosts.
 	KubeAPIServers int
-	// Tunnels says, for each kube-apiserver in its order, how konnectivity carries it to our servers, which are then on a node
-	// that no kube-apiserver has a route to. It needs a network of hosts. Empty means that all reach each other.
+	// Tunnels says, for each kube-apiserver in its order, how konnectivity carries it to our servers, which are then on
+	// a node that no kube-apiserver has a route to. It needs a network of hosts. Empty means that all reach each other.
 	Tunnels []Tunnel
 	// Servers is how many of our servers stand behind the Service. Default 1; more need a network of hosts and share an
 	// external etcd.
@@ -50,15 +50,17 @@ type Options struct {
 	KubeAPIServerArgs, ServerArgs []string
 	// ServerEnv is added to the environment of each of our servers: NAME=value.
 	ServerEnv []string
-	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's certificate, key and CA, all of the same CA, as
-	// where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the one of certgen init.
+	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's certificate, key and CA, all
+	// of the same CA, as where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the
+	// one of certgen init.
 	FrontProxyPerHost bool
-	// Server is our servers' command: a main package, as Build takes it, or the absolute path of a file. Default: the server of
-	// the sample, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
+	// Server is our servers' command: a main package, as Build takes it, or the absolute path of a file. Default: the
+	// server of the sample, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
 	Server string
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
-	// Progress gets a line for each step; nil means none. Where programs must be built, which can take minutes, nil means os.Stderr.
+	// Progress gets a line for each step; nil means none. Where programs must be built, which can take minutes, nil
+	// means os.Stderr.
 	Progress io.Writer
 }
 
@@ -100,8 +102,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// override adds arguments to a command and takes out the earlier ones of the same flags: a flag that is a list would get the
-// values of both.
+// override adds arguments to a command and takes out the earlier ones of the same flags: a flag that is a list would
+// get the values of both.
 func override(command, args []string) []string {
 	flag := func(arg string) string { name, _, _ := strings.Cut(arg, "="); return name }
 	command = slices.DeleteFunc(command, func(have string) bool {
@@ -137,8 +139,8 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 	return w.to.Write(line)
 }
 
-// moduleRoot is the directory of the module of the working directory, which in a test is that of its package, or the working
-// directory itself where there is none.
+// moduleRoot is the directory of the module of the working directory, which in a test is that of its package, or the
+// working directory itself where there is none.
 func moduleRoot() (string, error) {
 	working, err := os.Getwd()
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 // SampleGroupVersion is what k8s.io/sample-apiserver serves: flunders.
 var SampleGroupVersion = schema.GroupVersion{Group: "wardle.example.com", Version: "v1alpha1"}
 
-// OtherServer is an API server that is not made with the kit, but with k8s.io/apiserver, so it has that library's flags.
+// OtherServer is an API server that is not made with the kit, but with k8s.io/apiserver, so it has that library's
+// flags.
 type OtherServer struct {
 	// Path is that of the program; Args are flags besides those for serving, authentication and authorization.
 	Path string
@@ -47,8 +48,8 @@ func (e *Environment) StartSampleAPIServer(ctx context.Context, environment ...s
 	}})
 }
 
-// StartOther starts a server to compare the kit's with it, and registers its API. It has the rights and the certificate of the kit's servers.
-// Needs the network Loopback.
+// StartOther starts a server to compare the kit's with it, and registers its API. It has the rights and the certificate
+// of the kit's servers. Needs the network Loopback.
 func (e *Environment) StartOther(ctx context.Context, other OtherServer) (*Server, error) {
 	h := loopbackHost(&e.ports)
 	port, err := h.port(serverPort)

@@ -31,7 +31,8 @@ type pki struct {
 	clients, control, etcd *certs.CA
 }
 
-// agentServerNames are the addresses at which agents reach konnectivity's servers; without any there is no konnectivity.
+// agentServerNames are the addresses at which agents reach konnectivity's servers; without any there is no
+// konnectivity.
 func newPKI(ctx context.Context, dir string, agentServerNames []string) (*pki, error) {
 	p := &pki{dir: dir}
 	p.options = certs.InitOptions{Dir: dir, Service: certs.Service{Name: ServiceName, Namespace: Namespace}}
@@ -72,8 +73,9 @@ func (p *pki) ca(name string, usage x509.ExtKeyUsage) (*certs.CA, error) {
 	return ca, ca.Write(filepath.Join(p.dir, name), nil)
 }
 
-// kubeadmNames are all names that kubeadm gives the certificate of a kube-apiserver: the node, the Service kubernetes and its address, the
-// advertised address, and the control plane endpoint if there is one. localhost and 127.0.0.1 are not among them.
+// kubeadmNames are all names that kubeadm gives the certificate of a kube-apiserver: the node, the Service kubernetes
+// and its address, the advertised address, and the control plane endpoint if there is one. localhost and 127.0.0.1 are
+// not among them.
 func kubeadmNames(h *host, endpoint ...string) certs.ServingOptions {
 	return certs.ServingOptions{
 		DNSNames: []string{h.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},

@@ -52,7 +52,8 @@ type processes struct {
 	all  []*process
 }
 
-// start runs a command in a host's network, with more variables than this process has. Output goes to logDir/name.log, after what is there already.
+// start runs a command in a host's network, with more variables than this process has. Output goes to logDir/name.log,
+// after what is there already.
 func (ps *processes) start(h *host, name string, command []string, environ ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(ps.logDir, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -84,7 +85,8 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	return p, nil
 }
 
-// ready waits until check returns nil. An error after the timeout shows the end of the log; that of a process that ended has it already.
+// ready waits until check returns nil. An error after the timeout shows the end of the log; that of a process that
+// ended has it already.
 func (p *process) ready(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	err := eventually(ctx, p.name, timeout, check)
 	if err != nil && ctx.Err() == nil {
@@ -168,7 +170,8 @@ func tail(path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	// What it wrote since it started last. A program that panicked says why before the stacks of its goroutines, which may be long.
+	// What it wrote since it started last. A program that panicked says why before the stacks of its goroutines, which
+	// may be long.
 	data = data[bytes.LastIndex(data, []byte("\n# "))+1:]
 	data, _, _ = bytes.Cut(data, []byte("\n\ngoroutine "))
 	lines := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
@@ -185,7 +188,8 @@ func errOr(err error, text string) any {
 	return text
 }
 
-// eventually calls check until it returns nil. It ends early, with the cause, when ctx ends, as it does when a child dies.
+// eventually calls check until it returns nil. It ends early, with the cause, when ctx ends, as it does when a child
+// dies.
 func eventually(ctx context.Context, what string, timeout time.Duration, check func(context.Context) error) error {
 	deadline := time.Now().Add(timeout)
 	for {

@@ -32,8 +32,9 @@ import (
 // registerTimeout: kube-apiserver looks at a new APIService at once, and at discovery that failed only each minute.
 const registerTimeout = 90 * time.Second
 
-// Register makes the Service and, last, the APIServices, and waits at every kube-apiserver until they are Available, are
-// in discovery and OpenAPI, and no write is refused by the server itself: it can be Available and Ready while it refuses all.
+// Register makes the Service and, last, the APIServices, and waits at every kube-apiserver until they are Available,
+// are in discovery and OpenAPI, and no write is refused by the server itself: it can be Available and Ready while it
+// refuses all.
 func (e *Environment) Register(ctx context.Context) error {
 	if err := e.applyService(ctx); err != nil {
 		return err
@@ -122,8 +123,8 @@ func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.API
 	}
 }
 
-// tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission plugins
-// that validate; an IdentityReview is complete, and passes all of them.
+// tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission
+// plugins that validate; an IdentityReview is complete, and passes all of them.
 func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
 	// A deprecated version works as well as any.
 	config = rest.CopyConfig(config)

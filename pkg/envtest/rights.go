@@ -18,7 +18,8 @@ import (
 	"example.com/extension-apiserver/manifests"
 )
 
-// grant applies the namespace and the RBAC of the manifests, under the names of our servers, and makes the servers' kubeconfig.
+// grant applies the namespace and the RBAC of the manifests, under the names of our servers, and makes the servers'
+// kubeconfig.
 func (e *Environment) grant(ctx context.Context) (err error) {
 	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
 		"env-names": fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %q\n",
@@ -31,8 +32,8 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	return err
 }
 
-// applyRights unpacks a folder of the kit's below Dir, anew each time, with kustomizations by the names of their folders, and
-// applies what the one called env renders of namespaces, ServiceAccounts and RBAC.
+// applyRights unpacks a folder of the kit's below Dir, anew each time, with kustomizations by the names of their
+// folders, and applies what the one called env renders of namespaces, ServiceAccounts and RBAC.
 func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, kustomizations map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {

@@ -108,7 +108,8 @@ func (e *Environment) Token(ctx context.Context, namespace, name string) (string
 	return request.Status.Token, nil
 }
 
-// newHost returns a host with its own address, or loopback. The numbers up to 4 are for kube-apiservers, 10 for our etcd.
+// newHost returns a host with its own address, or loopback. The numbers up to 4 are for kube-apiservers, 10 for our
+// etcd.
 func (e *Environment) newHost(name string, number int) (*host, error) {
 	switch {
 	case e.lan == nil:

@@ -50,8 +50,8 @@ func New(t testing.TB, options Options) *Environment {
 	return e
 }
 
-// Main is the TestMain of a package whose tests share one environment: it starts it, puts it into shared, runs the tests
-// and stops it. It returns the exit code.
+// Main is the TestMain of a package whose tests share one environment: it starts it, puts it into shared, runs the
+// tests and stops it. It returns the exit code.
 func Main(m *testing.M, options Options, shared **Environment) int {
 	code, err := runMain(m, options, shared)
 	if err != nil {
@@ -93,11 +93,12 @@ func (e *Environment) Eventually(t testing.TB, what string, timeout time.Duratio
 	}
 }
 
-// Patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it is.
+// Patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it
+// is.
 const Patience = time.Minute
 
-// FreePort is a port of loopback for a process of the test, until the environment stops: no other environment is given it, and it is none
-// that Linux gives to outgoing connections.
+// FreePort is a port of loopback for a process of the test, until the environment stops: no other environment is given
+// it, and it is none that Linux gives to outgoing connections.
 func (e *Environment) FreePort(t testing.TB) string {
 	t.Helper()
 	port, err := e.ports.take()
@@ -127,7 +128,8 @@ func (e *Environment) Client(t testing.TB) kubernetes.Interface {
 	return client
 }
 
-// User makes a user who has the rights and no others, and returns its client configuration. Another user of the same name gets them too.
+// User makes a user who has the rights and no others, and returns its client configuration. Another user of the same
+// name gets them too.
 func (e *Environment) User(t testing.TB, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	if err := e.Grant(t.Context(), name, rules...); err != nil {

@@ -24,8 +24,8 @@ const (
 	adminGroup = "system:masters"
 )
 
-// Kubeconfig makes a user, known by a client certificate, and returns the path of its kubeconfig. The user has no rights
-// but those of every authenticated user, unless its groups give it some.
+// Kubeconfig makes a user, known by a client certificate, and returns the path of its kubeconfig. The user has no
+// rights but those of every authenticated user, unless its groups give it some.
 func (e *Environment) Kubeconfig(user string, groups ...string) (string, error) {
 	return e.kubeconfig(e.KubeAPIServers[0], user, groups)
 }

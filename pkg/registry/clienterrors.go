@@ -22,9 +22,9 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a resourceVersion
-// that is no number in get, watch and update, and of any in create; 400 of an apply patch that does not fit the schema. A negative limit,
-// which it takes for none, is 422 too.
+// clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a
+// resourceVersion that is no number in get, watch and update, and of any in create; 400 of an apply patch that does not
+// fit the schema. A negative limit, which it takes for none, is 422 too.
 type clientErrors struct{ generic.RESTOptionsGetter }
 
 func (c clientErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {

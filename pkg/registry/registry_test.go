@@ -164,7 +164,8 @@ func TestKindErrors(t *testing.T) {
 	}
 }
 
-// TestSubresourceFollowsItsParent: its own kind can be one that no version of the group knows, such as autoscaling's Scale.
+// TestSubresourceFollowsItsParent: its own kind can be one that no version of the group knows, such as autoscaling's
+// Scale.
 func TestSubresourceFollowsItsParent(t *testing.T) {
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
 	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t), byVersion: map[string]map[string]rest.Storage{}}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestSelectableFields: a field that is made selectable is so by its name in the version, for that kind only; the message
-// about any other says which there are.
+// TestSelectableFields: a field that is made selectable is so by its name in the version, for that kind only; the
+// message about any other says which there are.
 func TestSelectableFields(t *testing.T) {
 	scheme := runtime.NewScheme()
 	thing := schema.GroupVersionKind{Group: "things.example.org", Version: "v99", Kind: "Thing"}

@@ -14,11 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StatusReasonInsufficientStorage is the reason of the status 507: the database of etcd has no space left. Reads and deletions are served.
+// StatusReasonInsufficientStorage is the reason of the status 507: the database of etcd has no space left. Reads and
+// deletions are served.
 const StatusReasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 
-// storageError is an error of etcd's client with the status that a client of the server gets. It keeps what the library looks for: it
-// stores an object that is too large without its managed fields.
+// storageError is an error of etcd's client with the status that a client of the server gets. It keeps what the library
+// looks for: it stores an object that is too large without its managed fields.
 type storageError struct {
 	error
 	code   codes.Code
@@ -30,8 +31,8 @@ func (e *storageError) Status() metav1.Status          { return e.status }
 func (e *storageError) Code() codes.Code               { return e.code }
 func (e *storageError) GRPCStatus() *grpcstatus.Status { return grpcstatus.New(e.code, e.Error()) }
 
-// withStatus gives an error of etcd's client a status. The library responds to it with 500 and without a reason. If write is set, a write
-// that got no response from etcd may have been done.
+// withStatus gives an error of etcd's client a status. The library responds to it with 500 and without a reason. If
+// write is set, a write that got no response from etcd may have been done.
 func withStatus(err error, write bool) error {
 	code := etcdCode(err)
 	if status := apierrors.APIStatus(nil); code == codes.OK || errors.As(err, &status) {

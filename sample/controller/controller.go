@@ -48,10 +48,12 @@ func newController(clients versioned.Interface) *controller {
 	}
 }
 
-// run works until the context ends. A controller with several replicas also wants leader election, and rights for leases.
+// run works until the context ends. A controller with several replicas also wants leader election, and rights for
+// leases.
 func (c *controller) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	// No filter for changes of the generation: a status that somebody else overwrote is put right too. What is gone needs no status.
+	// No filter for changes of the generation: a status that somebody else overwrote is put right too. What is gone
+	// needs no status.
 	enqueue := func(obj any) { c.queue.Add(cache.MetaObjectToName(obj.(*v1.Widget))) }
 	handler, err := c.factory.Workshop().V1().Widgets().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) },
@@ -99,8 +101,8 @@ func (c *controller) reconcile(ctx context.Context, name cache.ObjectName) error
 		return nil
 	}
 	ready := meta.FindStatusCondition(status.Conditions, conditionReady)
-	// With the resourceVersion that was read, an old status is never written over a new one: that is a conflict, and tried
-	// again. Conditions of others are left out, and stay theirs.
+	// With the resourceVersion that was read, an old status is never written over a new one: that is a conflict, and
+	// tried again. Conditions of others are left out, and stay theirs.
 	patch := v1ac.Widget(widget.Name, widget.Namespace).WithUID(widget.UID).WithResourceVersion(widget.ResourceVersion).WithStatus(v1ac.WidgetStatus().
 		WithObservedGeneration(status.ObservedGeneration).WithReplicas(status.Replicas).WithReadyReplicas(status.ReadyReplicas).WithSelector(status.Selector).
 		WithConditions(metav1ac.Condition().WithType(ready.Type).WithStatus(ready.Status).WithObservedGeneration(ready.ObservedGeneration).
@@ -112,8 +114,8 @@ func (c *controller) reconcile(ctx context.Context, name cache.ObjectName) error
 	return err
 }
 
-// observe returns the status that the widget must have. A real controller would count copies; here there are always as many as
-// were wanted.
+// observe returns the status that the widget must have. A real controller would count copies; here there are always as
+// many as were wanted.
 func observe(widget *v1.Widget) *v1.WidgetStatus {
 	status := widget.Status.DeepCopy()
 	status.ObservedGeneration = widget.Generation

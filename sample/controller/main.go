@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command controller is a controller for the kind Widget, to copy from: an aggregated API is an API like any other to a
-// controller. It uses the generated clients, as those of built-in kinds do; with controller-runtime it would be as for a
-// CustomResourceDefinition. rbac.yaml has the rights that it needs, all of them.
+// controller. It uses the generated clients, as those of built-in kinds do; with controller-runtime it would be as for
+// a CustomResourceDefinition. rbac.yaml has the rights that it needs, all of them.
 //
 // Against make run: go run ./sample/controller --kubeconfig .run/kubeconfig
 package main

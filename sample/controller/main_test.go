@@ -80,7 +80,8 @@ func leastRights(t *testing.T, controller, admin workshopv1.WidgetInterface) {
 	}
 }
 
-// conflict: a write that is based on an old state is refused, and made again from the new one; what is right is not written.
+// conflict: a write that is based on an old state is refused, and made again from the new one; what is right is not
+// written.
 func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterface) {
 	t.Helper()
 	old := create(t, admin, "conflict")

@@ -11,8 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// archive puts the OCI layout into one tar file. containerd reads index.json in it and so keeps the digest; docker before
-// version 25 reads only manifest.json, which knows one platform.
+// archive puts the OCI layout into one tar file. containerd reads index.json in it and so keeps the digest; docker
+// before version 25 reads only manifest.json, which knows one platform.
 func archive(o options, images []platformImage) error {
 	var files []file
 	layout := os.DirFS(o.out)

@@ -24,8 +24,8 @@ type file struct {
 	data []byte
 }
 
-// usersLayer is all that is there beside the binary: the names of the user and group that it runs as. There is no shell,
-// no package, and no root certificate: what the binaries trust comes from the cluster. 65532 is the "nonroot" of
+// usersLayer is all that is there beside the binary: the names of the user and group that it runs as. There is no
+// shell, no package, and no root certificate: what the binaries trust comes from the cluster. 65532 is the "nonroot" of
 // distroless images.
 func usersLayer(created time.Time) (v1.Layer, error) {
 	return layer(created, []file{
@@ -55,7 +55,8 @@ func layer(created time.Time, files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// writeTar writes the files, each directory before the first file in it. Everything belongs to 0:0 and has the same time.
+// writeTar writes the files, each directory before the first file in it. Everything belongs to 0:0 and has the same
+// time.
 func writeTar(w io.Writer, created time.Time, files []file) error {
 	t := tar.NewWriter(w)
 	made := map[string]bool{}

@@ -73,8 +73,8 @@ func (c checkout) image(t *testing.T, name string) image {
 	return archive.image(t, top[0])
 }
 
-// TestReproducible builds all twice: in folders of different names, with the build cache of this machine and with an empty one, and with
-// other settings of the person who builds. Then it looks into the images, and changes a file.
+// TestReproducible builds all twice: in folders of different names, with the build cache of this machine and with an
+// empty one, and with other settings of the person who builds. Then it looks into the images, and changes a file.
 func TestReproducible(t *testing.T) {
 	first := newCheckout(t, "TZ=UTC", "LANG=C")
 	second := newCheckout(t, "GOCACHE="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=de_DE.UTF-8", "GOFLAGS=-buildvcs=true", "USER=somebody")

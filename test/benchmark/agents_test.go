@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// BenchmarkAgents measures the memory of a server with many watches of one user, as the agents of all nodes have with one ServiceAccount,
-// and how long an event takes to all of them. They come through kube-apiserver, 50 to a connection.
+// BenchmarkAgents measures the memory of a server with many watches of one user, as the agents of all nodes have with
+// one ServiceAccount, and how long an event takes to all of them. They come through kube-apiserver, 50 to a connection.
 func BenchmarkAgents(b *testing.B) {
 	const perConnection, changes = 50, 20
 	for _, agents := range []int{1000, 3000, 5000} {

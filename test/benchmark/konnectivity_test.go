@@ -37,8 +37,8 @@ type route struct {
 	watched  watched
 }
 
-// BenchmarkKonnectivity compares each mode with a direct route: four kube-apiservers on one etcd, in front of one of our servers. One
-// worker sends to one route after the other, so that whatever else the machine does hits all the same.
+// BenchmarkKonnectivity compares each mode with a direct route: four kube-apiservers on one etcd, in front of one of
+// our servers. One worker sends to one route after the other, so that whatever else the machine does hits all the same.
 func BenchmarkKonnectivity(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("network namespaces need root: run the benchmark as root")

@@ -58,7 +58,8 @@ type resource struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 	Namespace  string `json:"namespace"`
-	// Spec is a valid one, and Change a field of it that may change: FieldSelector finds the object RUN-b when only that was changed.
+	// Spec is a valid one, and Change a field of it that may change: FieldSelector finds the object RUN-b when only
+	// that was changed.
 	Spec          map[string]any `json:"spec"`
 	Change        map[string]any `json:"change"`
 	FieldSelector string         `json:"fieldSelector"`
@@ -147,7 +148,8 @@ func inDir(t *testing.T, dir, kubeconfig string, command ...string) (string, err
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	// Python's client caches discovery in the directory for temporary files, by address: another environment may have had the same.
+	// Python's client caches discovery in the directory for temporary files, by address: another environment may have
+	// had the same.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+t.TempDir(),
 		"PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()

@@ -48,7 +48,8 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// TestTypes makes the page's TypeScript types with the page's command: the page's object compiles, and none with a fault.
+// TestTypes makes the page's TypeScript types with the page's command: the page's object compiles, and none with a
+// fault.
 func TestTypes(t *testing.T) {
 	dir, blocks := scriptDir(t), documented(t, "default")
 	_, kubeconfig := withCertificate(t, "reader-of-the-page")

@@ -26,8 +26,8 @@ func document(t *testing.T, groupVersion string) string {
 	return string(envtest.NewEndpoint(t, config).Get(t, "/openapi/v3/apis/"+groupVersion, nil).Body)
 }
 
-// TestOpenAPI: the rules of testdata/js/lint.mjs hold for our documents, as for one of kube-apiserver's own, and fail for a document with a
-// fault.
+// TestOpenAPI: the rules of testdata/js/lint.mjs hold for our documents, as for one of kube-apiserver's own, and fail
+// for a document with a fault.
 func TestOpenAPI(t *testing.T) {
 	dir := scriptDir(t)
 	ours := document(t, install.GroupVersions()[0].String())

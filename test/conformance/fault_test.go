@@ -718,7 +718,8 @@ var update = flag.Bool("update", false, "Write testdata/faults.json, with faults
 // matrixFile says for each check which fault it finds: of several, the one that the fewest checks find.
 var matrixFile = filepath.Join("testdata", "faults.json")
 
-// TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it finds.
+// TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it
+// finds.
 func TestEachCheckFails(t *testing.T) {
 	options, logs := audited(t)
 	e := envtest.New(t, options)

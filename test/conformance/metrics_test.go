@@ -149,7 +149,8 @@ func grantReads(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// newKubelet serves the metrics of a node and a pod, which it creates, and returns the file with its CA: here is no real kubelet.
+// newKubelet serves the metrics of a node and a pod, which it creates, and returns the file with its CA: here is no
+// real kubelet.
 func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 	t.Helper()
 	began := time.Now()

@@ -112,8 +112,8 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 	}
 }
 
-// TestEachSecurityCheckFails: a server that believes whatever it is told fails all checks but two: one fails with a server that believes
-// nobody, and one with a server that upgrades every connection.
+// TestEachSecurityCheckFails: a server that believes whatever it is told fails all checks but two: one fails with a
+// server that believes nobody, and one with a server that upgrades every connection.
 func TestEachSecurityCheckFails(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()

@@ -12,7 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestAddKind runs "Add a kind" of docs/add-a-resource.md in a copy of the kit: the new kind is part of the sample and passes its tests.
+// TestAddKind runs "Add a kind" of docs/add-a-resource.md in a copy of the kit: the new kind is part of the sample and
+// passes its tests.
 func TestAddKind(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	scripttest.Commit(t, dir)

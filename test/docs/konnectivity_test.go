@@ -21,8 +21,8 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestKonnectivityDoc makes certificates as konnectivity/README.md does, and runs the commands of docs/konnectivity.md for other CAs on
-// them: each side gets a bundle of the old CA and the new one, which certgen verify accepts.
+// TestKonnectivityDoc makes certificates as konnectivity/README.md does, and runs the commands of docs/konnectivity.md
+// for other CAs on them: each side gets a bundle of the old CA and the new one, which certgen verify accepts.
 func TestKonnectivityDoc(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -61,8 +61,8 @@ func TestKonnectivityDoc(t *testing.T) {
 	scripttest.Shell(t, dir, "certgen verify pki && certgen verify pki-new")
 }
 
-// TestKonnectivityExpiry runs the daily check of konnectivity/README.md on the files of a node: it reports each certificate of the set
-// before its end, that of the server's kubeconfig too.
+// TestKonnectivityExpiry runs the daily check of konnectivity/README.md on the files of a node: it reports each
+// certificate of the set before its end, that of the server's kubeconfig too.
 func TestKonnectivityExpiry(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -107,9 +107,9 @@ func TestKonnectivityExpiry(t *testing.T) {
 	}
 }
 
-// TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as konnectivity/README.md says before kubeadm
-// join: owners and modes stay, and the socket, which belongs to a server, does not come along. The server's image is there before kubelet
-// starts it, and kubeadm starts kube-apiserver when the server has an agent.
+// TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as konnectivity/README.md
+// says before kubeadm join: owners and modes stay, and the socket, which belongs to a server, does not come along. The
+// server's image is there before kubelet starts it, and kubeadm starts kube-apiserver when the server has an agent.
 func TestKonnectivityJoin(t *testing.T) {
 	dir := t.TempDir()
 	const socket = "etc/kubernetes/konnectivity-server/konnectivity-server.socket"
@@ -175,8 +175,8 @@ kubeadm join --config kubeadm.yaml --skip-phases preflight,control-plane-prepare
 	}
 }
 
-// TestKonnectivitySwitch runs the commands of konnectivity/README.md that have kubeadm write kube-apiserver's manifest anew: address and port
-// stay those of this kube-apiserver, which are not those that kubeadm would take by itself.
+// TestKonnectivitySwitch runs the commands of konnectivity/README.md that have kubeadm write kube-apiserver's manifest
+// anew: address and port stay those of this kube-apiserver, which are not those that kubeadm would take by itself.
 func TestKonnectivitySwitch(t *testing.T) {
 	type configuration struct {
 		Kind             string
@@ -239,7 +239,8 @@ func TestKonnectivitySwitch(t *testing.T) {
 	}
 }
 
-// TestKonnectivitySwitchStops: without the cluster's configuration kubeadm would write a kube-apiserver with its defaults.
+// TestKonnectivitySwitchStops: without the cluster's configuration kubeadm would write a kube-apiserver with its
+// defaults.
 func TestKonnectivitySwitchStops(t *testing.T) {
 	tried := 0
 	for _, block := range blocks(t, "konnectivity/README.md") {

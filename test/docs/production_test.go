@@ -13,7 +13,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an object, restores.
+// TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an
+// object, restores.
 func TestBackupDoc(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "production.md"), "Backup and restore"))

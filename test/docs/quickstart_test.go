@@ -154,7 +154,8 @@ func (d day) rules(t *testing.T, run []string) {
 	running.Interrupt(t)
 }
 
-// conversion renames a field in one of two versions: the conversions that a person must write are named, and what they lose fails a test.
+// conversion renames a field in one of two versions: the conversions that a person must write are named, and what they
+// lose fails a test.
 func (d day) conversion(t *testing.T) {
 	t.Helper()
 	v2 := filepath.Join("apis", "backup", "v2")

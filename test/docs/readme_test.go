@@ -12,8 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestReadme runs "Try it" of the README: make run in one terminal, the commands in another, Ctrl-C, and the same again,
-// which must find the objects.
+// TestReadme runs "Try it" of the README: make run in one terminal, the commands in another, Ctrl-C, and the same
+// again, which must find the objects.
 func TestReadme(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))

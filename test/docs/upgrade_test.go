@@ -13,7 +13,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// guardTest is a test of the project: pages of other origins cannot open a connection. It needs nothing of the project's own.
+// guardTest is a test of the project: pages of other origins cannot open a connection. It needs nothing of the
+// project's own.
 const guardTest = `package backup
 
 import (
@@ -53,8 +54,8 @@ func TestGuard(t *testing.T) {
 }
 `
 
-// TestUpgrade: a fix in the server's guards, one in a manifest, and other libraries of Kubernetes arrive in a project that was made with the
-// version before, by make upgrade and nothing else. What the team edited is kept.
+// TestUpgrade: a fix in the server's guards, one in a manifest, and other libraries of Kubernetes arrive in a project
+// that was made with the version before, by make upgrade and nothing else. What the team edited is kept.
 func TestUpgrade(t *testing.T) {
 	proxy := scripttest.NewModuleProxy(t)
 	root := filepath.Join("..", "..")
@@ -81,7 +82,8 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("before the upgrade: got %q, want that the guard is missing", out)
 	}
 
-	// It had other libraries, those of the first patch of their minor. Nothing is built with them, which would take minutes.
+	// It had other libraries, those of the first patch of their minor. Nothing is built with them, which would take
+	// minutes.
 	scripttest.Shell(t, tree, "scripts/libraries.sh "+envtest.DefaultMinor+".0")
 	old := proxy.Publish(t, tree)
 	const list = "go list -m -f '{{.Version}}' k8s.io/apimachinery"

@@ -30,8 +30,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: forwarder}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: forwarder}]
 END`
 
-// TestAccess runs the commands of docs/access.md that need pods: a port-forward to the server's own port, by a user with the rights that the page
-// names, with the token of a ServiceAccount. curl verifies the certificate with the CA of the APIService.
+// TestAccess runs the commands of docs/access.md that need pods: a port-forward to the server's own port, by a user
+// with the rights that the page names, with the token of a ServiceAccount. curl verifies the certificate with the CA of
+// the APIService.
 func TestAccess(t *testing.T) {
 	p := newPage(newCluster(t), "docs/access.md").section("Through a port-forward")
 	commands := p.commands(3)

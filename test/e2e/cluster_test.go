@@ -30,7 +30,8 @@ const (
 	name      = "extension-apiserver"
 )
 
-// patience is how long something may take on a busy machine. A volume is made by a pod, and a pod's start takes seconds.
+// patience is how long something may take on a busy machine. A volume is made by a pod, and a pod's start takes
+// seconds.
 const patience = 3 * time.Minute
 
 var widgets = schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "widgets"}

@@ -20,8 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestComponents deploys the components that no other suite has, one after the other onto what is there: the network profiles, with
-// other ports and the network of the node, and monitoring. cert-manager's images cannot be built from its modules.
+// TestComponents deploys the components that no other suite has, one after the other onto what is there: the network
+// profiles, with other ports and the network of the node, and monitoring. cert-manager's images cannot be built from
+// its modules.
 func TestComponents(t *testing.T) {
 	c := newCluster(t)
 	monitoringCRDs(c)

@@ -113,7 +113,8 @@ func certificates(c cluster) {
 	}
 }
 
-// certificateState checks that the APIServices trust a CA in the serving Secret, and returns the pair and the caBundles.
+// certificateState checks that the APIServices trust a CA in the serving Secret, and returns the pair and the
+// caBundles.
 func certificateState(c cluster) string {
 	c.Helper()
 	secret, err := c.core.CoreV1().Secrets(namespace).Get(c.Context(), name+"-serving", metav1.GetOptions{})
@@ -137,7 +138,8 @@ func certificateState(c cluster) string {
 	return state
 }
 
-// deployedAgain: make deploy on what is deployed changes no pod and no object of the API. It reports the object that the API refuses, and succeeds.
+// deployedAgain: make deploy on what is deployed changes no pod and no object of the API. It reports the object that
+// the API refuses, and succeeds.
 func deployedAgain(c cluster) {
 	widget := c.createWidget("again")
 	before := podUID(c)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e has the suites of `make kind-test`: what only a cluster with nodes can show. They need the build tag e2e, and
-// the cluster of `make kind-up` and its kubeconfig in KUBECONFIG; they deploy to it and remove from it.
+// Package e2e has the suites of `make kind-test`: what only a cluster with nodes can show. They need the build tag e2e,
+// and the cluster of `make kind-up` and its kubeconfig in KUBECONFIG; they deploy to it and remove from it.
 //
 //	TestDefault    what make kind-deploy left: storage on a volume, certificates by the init Job
 //	TestAccess     docs/access.md: a port-forward to the server's own port, on what make kind-deploy left

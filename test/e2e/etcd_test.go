@@ -33,8 +33,8 @@ func etcdHost(i int) string {
 	return fmt.Sprintf("%s-%d.%s.%s.svc", etcdName, i, etcdName, etcdNamespace)
 }
 
-// startEtcd makes a cluster of three members that speak TLS among themselves and to clients, who need a certificate, and the Secret
-// with ours. The addresses are those of the component external-etcd.
+// startEtcd makes a cluster of three members that speak TLS among themselves and to clients, who need a certificate,
+// and the Secret with ours. The addresses are those of the component external-etcd.
 func startEtcd(c cluster) {
 	c.Helper()
 	removeEtcd(c) // that of a run that failed
@@ -142,7 +142,8 @@ func etcdStatefulSet() *appsv1.StatefulSet {
 		initial += fmt.Sprintf(",%s-%d=https://%s:2380", etcdName, i, etcdHost(i))
 	}
 	nobody, group := int64(65532), int64(65532)
-	// In memory: three members that sync each write to the one disk, beside the cluster's own etcd, make minutes of waiting.
+	// In memory: three members that sync each write to the one disk, beside the cluster's own etcd, make minutes of
+	// waiting.
 	data := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
 	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: data}}}
 	mounts := []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}

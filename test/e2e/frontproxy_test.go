@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TestFrontproxy: with kube-apiserver reaching two servers by their endpoints, the CronJob renews their certificate, and certgen replaces the CA of
-// kubeadm's front proxy on the node, under load.
+// TestFrontproxy: with kube-apiserver reaching two servers by their endpoints, the CronJob renews their certificate,
+// and certgen replaces the CA of kubeadm's front proxy on the node, under load.
 func TestFrontproxy(t *testing.T) {
 	c := newProduction(t)
 	routeToEndpoints(c)
@@ -28,7 +28,8 @@ func TestFrontproxy(t *testing.T) {
 	removeAtOnce(c)
 }
 
-// replaceFrontProxyCA runs the command that docs/certificates.md has for a control plane of kubeadm, with a shorter hold.
+// replaceFrontProxyCA runs the command that docs/certificates.md has for a control plane of kubeadm, with a shorter
+// hold.
 func replaceFrontProxyCA(c cluster) {
 	c.Helper()
 	certgen, err := os.Open(filepath.Join("..", "..", "bin", "certgen"))
@@ -68,7 +69,8 @@ func kubeadmCommand(c cluster) string {
 	return begin + arguments
 }
 
-// frontProxy is the pair of kube-apiserver's front proxy on the node, and the CAs that it publishes, by kubeadm's names.
+// frontProxy is the pair of kube-apiserver's front proxy on the node, and the CAs that it publishes, by kubeadm's
+// names.
 func (c cluster) frontProxy() (*certs.KeyPair, certs.Bundle) {
 	c.Helper()
 	file := func(name string) []byte { return []byte(c.onNode("cat /etc/kubernetes/pki/"+name, nil)) }
@@ -83,7 +85,8 @@ func (c cluster) frontProxy() (*certs.KeyPair, certs.Bundle) {
 	return pair, cas
 }
 
-// checkFrontProxy: each server believes the new certificate and refuses the old one, and the ConfigMap has only the new CA.
+// checkFrontProxy: each server believes the new certificate and refuses the old one, and the ConfigMap has only the new
+// CA.
 func checkFrontProxy(c cluster, now, old *certs.KeyPair, nowCAs, oldCAs certs.Bundle) {
 	c.Helper()
 	r, err := kubecluster.New(c.config)

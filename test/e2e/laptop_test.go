@@ -21,7 +21,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/live"
 )
 
-// fromALaptop: where no address of a pod can be reached, certgen verify --port-forward checks all the same, also through the kubeconfig's proxy.
+// fromALaptop: where no address of a pod can be reached, certgen verify --port-forward checks all the same, also
+// through the kubeconfig's proxy.
 func fromALaptop(c cluster) {
 	proxied := rest.CopyConfig(c.config)
 	proxy, connected := runProxy(c)

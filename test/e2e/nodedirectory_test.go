@@ -20,8 +20,8 @@ import (
 // nodeDirectory is the name of the volume, which on kind is a directory of the node, and of the pods.
 const nodeDirectory = "node-directory"
 
-// onTheNode: certgen renews a pair in a directory of the node, by renames, and the server that has the directory mounted serves the
-// new one. kube-apiserver's own files come to it the same way, as hostPath.
+// onTheNode: certgen renews a pair in a directory of the node, by renames, and the server that has the directory
+// mounted serves the new one. kube-apiserver's own files come to it the same way, as hostPath.
 func onTheNode(c cluster) {
 	claims, pods := c.core.CoreV1().PersistentVolumeClaims(namespace), c.core.CoreV1().Pods(namespace)
 	c.removeLater(nodeDirectory, claims.Delete)
@@ -69,7 +69,8 @@ func (c cluster) removeLater(name string, remove func(context.Context, string, m
 	})
 }
 
-// certgenOnTheNode runs a command of certgen in a pod like the Job's, with the volume as /pki and in it the CA of the cluster's API.
+// certgenOnTheNode runs a command of certgen in a pod like the Job's, with the volume as /pki and in it the CA of the
+// cluster's API.
 func certgenOnTheNode(c cluster, command string, args ...string) {
 	c.Helper()
 	cronJob, err := c.core.BatchV1().CronJobs(namespace).Get(c.Context(), name+"-certgen-renew", metav1.GetOptions{})
@@ -96,7 +97,8 @@ func certgenOnTheNode(c cluster, command string, args ...string) {
 	})
 }
 
-// serverOnTheNode is a pod like those of the API, which gets no requests: its data are its own, and it has not their labels.
+// serverOnTheNode is a pod like those of the API, which gets no requests: its data are its own, and it has not their
+// labels.
 func serverOnTheNode(c cluster) *corev1.Pod {
 	c.Helper()
 	set, err := c.core.AppsV1().StatefulSets(namespace).Get(c.Context(), name, metav1.GetOptions{})

@@ -65,13 +65,15 @@ func (p page) manifest() string {
 	return blocks[0][1]
 }
 
-// run runs commands. What they leave in the background ends with them, also when one fails: it would hold the output open.
+// run runs commands. What they leave in the background ends with them, also when one fails: it would hold the output
+// open.
 func (p page) run(commands string) string {
 	p.Helper()
 	return scripttest.Shell(p.T, p.dir, "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+commands, p.environment...)
 }
 
-// runForCodes runs commands that print HTTP codes, each on a line, and compares these with the comments that the commands end with.
+// runForCodes runs commands that print HTTP codes, each on a line, and compares these with the comments that the
+// commands end with.
 func (p page) runForCodes(commands string) {
 	p.Helper()
 	var want []string

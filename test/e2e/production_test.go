@@ -27,8 +27,8 @@ const (
 	period = 100 * time.Millisecond
 )
 
-// TestProduction: two servers on an etcd cluster. Under load, with kube-apiserver reaching them by the Service's address, the CronJob renews
-// their certificate and they are replaced; after it a member of etcd goes.
+// TestProduction: two servers on an etcd cluster. Under load, with kube-apiserver reaching them by the Service's
+// address, the CronJob renews their certificate and they are replaced; after it a member of etcd goes.
 func TestProduction(t *testing.T) {
 	c := newProduction(t)
 	// Only writes that meet a closing connection may fail (docs/production.md).
@@ -37,7 +37,8 @@ func TestProduction(t *testing.T) {
 	removeProduction(c)
 }
 
-// TestRotation: with kube-apiserver reaching the servers by their endpoints, they are replaced under load, and the CronJob replaces their CA.
+// TestRotation: with kube-apiserver reaching the servers by their endpoints, they are replaced under load, and the
+// CronJob replaces their CA.
 func TestRotation(t *testing.T) {
 	c := newProduction(t)
 	routeToEndpoints(c)
@@ -76,7 +77,8 @@ func removeProduction(c cluster) {
 	removeEtcd(c)
 }
 
-// removeAtOnce leaves the objects to the end of their etcd, which takes minutes less: undeployed, the API is not there to delete them.
+// removeAtOnce leaves the objects to the end of their etcd, which takes minutes less: undeployed, the API is not there
+// to delete them.
 func removeAtOnce(c cluster) {
 	c.Helper()
 	if clusterGoes {
@@ -93,7 +95,8 @@ type step struct {
 
 func underLoad(c cluster, prefix string, tolerate func(method string, err error) bool, steps ...step) {
 	c.Helper()
-	// Just after a restart kube-apiserver answers by what it stored about the API before, and then by its first own check, which may fail.
+	// Just after a restart kube-apiserver answers by what it stored about the API before, and then by its first own
+	// check, which may fail.
 	answers := 0
 	c.eventually("the API after the restart of kube-apiserver", func(ctx context.Context) error {
 		if _, err := c.dynamic.Resource(widgets).List(ctx, metav1.ListOptions{}); err != nil {

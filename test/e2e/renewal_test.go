@@ -154,8 +154,8 @@ func replaceCA(c cluster) {
 	awaitServed(c, servingCertificate(c))
 }
 
-// storeDuePair replaces the serving pair by one that has less than a third of its life left: it lasts 20 minutes, and is valid
-// since an hour ago.
+// storeDuePair replaces the serving pair by one that has less than a third of its life left: it lasts 20 minutes, and
+// is valid since an hour ago.
 func storeDuePair(c cluster) { c.Helper(); storePair(c, 20*time.Minute) }
 
 // storePair replaces the serving pair by one of the CA in the Secret.
@@ -199,7 +199,8 @@ func servingCertificate(c cluster) string {
 	return bundle[0].SerialNumber.String()
 }
 
-// served is the serial number of the certificate that a pod serves, at the end of a tunnel through kube-apiserver and kubelet.
+// served is the serial number of the certificate that a pod serves, at the end of a tunnel through kube-apiserver and
+// kubelet.
 func (c cluster) served(ctx context.Context, pod string) (serial string, err error) {
 	address, stop, err := c.forward(ctx, namespace, pod, 6443)
 	if err != nil {

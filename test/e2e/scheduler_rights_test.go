@@ -95,8 +95,8 @@ func newPodSays(p page, when, text string) {
 	})
 }
 
-// ownRole: a scheduler whose role has all but the rules of system:auth-delegator answers nobody at its port, until it gets that
-// binding as the page has it.
+// ownRole: a scheduler whose role has all but the rules of system:auth-delegator answers nobody at its port, until it
+// gets that binding as the page has it.
 func ownRole(p page) {
 	const own, builtIn = "second-scheduler-own", "system:kube-scheduler"
 	s := p.section("What each right is for")
@@ -122,7 +122,8 @@ func ownRole(p page) {
 	port.eventually(p, "", http.StatusForbidden)
 }
 
-// withoutReviews makes a ClusterRole like another one, without what system:auth-delegator has. The other one must have that.
+// withoutReviews makes a ClusterRole like another one, without what system:auth-delegator has. The other one must have
+// that.
 func withoutReviews(p page, role, like string) {
 	p.Helper()
 	roles := p.core.RbacV1().ClusterRoles()

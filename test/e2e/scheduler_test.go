@@ -26,8 +26,8 @@ import (
 // scheduler is the name of the second scheduler, of its namespace and of most of its objects.
 const scheduler = "second-scheduler"
 
-// TestScheduler follows docs/second-scheduler.md: a kube-scheduler that protects its port as our server does, with exactly the
-// rights of that page, schedules our server.
+// TestScheduler follows docs/second-scheduler.md: a kube-scheduler that protects its port as our server does, with
+// exactly the rights of that page, schedules our server.
 func TestScheduler(t *testing.T) {
 	c := newCluster(t)
 	p := newPage(c, "docs/second-scheduler.md")

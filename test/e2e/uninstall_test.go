@@ -101,7 +101,8 @@ func (c cluster) settled() map[string]string {
 // aside are the resources that change while nothing happens: events, leases, and what the kubelet measures.
 var aside = []string{"events", "leases", "componentstatuses"}
 
-// snapshot returns all objects of the cluster by their names, without their status and without what every write changes.
+// snapshot returns all objects of the cluster by their names, without their status and without what every write
+// changes.
 func (c cluster) snapshot(ctx context.Context) (map[string]string, error) {
 	lists, err := discovery.ServerPreferredResources(c.discovery)
 	if err != nil {

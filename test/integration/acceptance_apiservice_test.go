@@ -162,8 +162,8 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 	}
 }
 
-// describedAndBack: the OpenAPI v3 description of the version is in kube-apiserver's, and nothing is lost when a client writes
-// it and reads it again.
+// describedAndBack: the OpenAPI v3 description of the version is in kube-apiserver's, and nothing is lost when a client
+// writes it and reads it again.
 func describedAndBack(t *testing.T, e *envtest.Environment, gv schema.GroupVersion) {
 	t.Helper()
 	spec, err := openapi3.NewRoot(e.Client(t).Discovery().OpenAPIV3()).GVSpec(gv)

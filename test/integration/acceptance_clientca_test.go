@@ -25,7 +25,8 @@ import (
 )
 
 // testClientCAs: our server asks for certificates of the same CAs as kube-apiserver does, and follows when those are
-// replaced, without a restart. It keeps the old ones, as the ConfigMap does: kube-apiserver takes none out before it expires.
+// replaced, without a restart. It keeps the old ones, as the ConfigMap does: kube-apiserver takes none out before it
+// expires.
 func testClientCAs(t *testing.T, e *envtest.Environment) {
 	kube, ours := e.Admin(t), e.Servers[0].Config(e)
 	var before []string
@@ -41,7 +42,8 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		return err
 	})
 
-	// kube-controller-manager ends if its certificate is no longer believed while it starts. It builds all controllers before it runs one.
+	// kube-controller-manager ends if its certificate is no longer believed while it starts. It builds all controllers
+	// before it runs one.
 	e.Eventually(t, "the controllers", envtest.Patience, func(ctx context.Context) error {
 		_, err := e.Client(t).CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err

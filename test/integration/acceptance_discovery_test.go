@@ -21,8 +21,8 @@ import (
 // asks are the headers of the front proxy for a user without rights: discovery is for everybody who is known.
 var asks = http.Header{"X-Remote-User": {"somebody"}, "X-Remote-Group": {"system:authenticated"}}
 
-// TestDirectDiscovery reads what our own server says of itself: one group, its versions in our order, and per version the
-// kinds. The whole cluster's discovery, where clients look, says the same.
+// TestDirectDiscovery reads what our own server says of itself: one group, its versions in our order, and per version
+// the kinds. The whole cluster's discovery, where clients look, says the same.
 func TestDirectDiscovery(t *testing.T) {
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	read := func(path string, into any) {
@@ -95,8 +95,8 @@ func essentials(list *metav1.APIResourceList) map[string]metav1.APIResource {
 	return all
 }
 
-// TestDiscoveryETag: a client that has the discovery document is told that it is current instead of being sent it again;
-// kube-apiserver is such a client of ours every minute.
+// TestDiscoveryETag: a client that has the discovery document is told that it is current instead of being sent it
+// again; kube-apiserver is such a client of ours every minute.
 func TestDiscoveryETag(t *testing.T) {
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	direct := shared.Servers[0].Config(shared)

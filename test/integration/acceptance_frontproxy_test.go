@@ -35,8 +35,8 @@ rules:
 - {level: None}
 `
 
-// TestFrontProxy: the identity that kube-apiserver found is the one that our server works with and asks about, whole, and
-// it asks once for a request. The UID arrives if kube-apiserver sends it (KEP-4862: --requestheader-uid-headers).
+// TestFrontProxy: the identity that kube-apiserver found is the one that our server works with and asks about, whole,
+// and it asks once for a request. The UID arrives if kube-apiserver sends it (KEP-4862: --requestheader-uid-headers).
 func TestFrontProxy(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{"with UID": "X-Remote-Uid", "without UID": ""} {
@@ -67,7 +67,8 @@ func TestFrontProxy(t *testing.T) {
 			if _, err := gadgetCase.client(t, config, "").List(t.Context(), metav1.ListOptions{}); err != nil {
 				t.Fatalf("list: %v", err)
 			}
-			// The second request shows the same identity from inside, and in the log that the first one's checks are all there.
+			// The second request shows the same identity from inside, and in the log that the first one's checks are
+			// all there.
 			seen := review(t, config)
 
 			want := authenticationv1.UserInfo{
@@ -104,8 +105,8 @@ func TestFrontProxy(t *testing.T) {
 	}
 }
 
-// robot makes a ServiceAccount that may list gadgets and create identity reviews, and returns the configuration of a client
-// with its token.
+// robot makes a ServiceAccount that may list gadgets and create identity reviews, and returns the configuration of a
+// client with its token.
 func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.Config) {
 	t.Helper()
 	admin := e.Client(t)

@@ -59,7 +59,8 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 	at := func(name string) apiregistrationv1.ServiceReference {
 		return apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: new(int32(443))}
 	}
-	// Before 1.36, kube-apiserver does not verify the certificate when it looks whether an API is there; it does when it proxies a request.
+	// Before 1.36, kube-apiserver does not verify the certificate when it looks whether an API is there; it does when
+	// it proxies a request.
 	wrongCA := ".*x509: certificate signed by unknown authority.*"
 	if olderMinor() {
 		wrongCA = ": bad status from " + server + "/apis/" + other("ca").String() + ": 404"

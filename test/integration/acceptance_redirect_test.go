@@ -25,8 +25,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// testRedirect: a backend that is taken over cannot send a client, with its credentials, to another place: kube-apiserver
-// neither follows a redirect nor hands it on.
+// testRedirect: a backend that is taken over cannot send a client, with its credentials, to another place:
+// kube-apiserver neither follows a redirect nor hands it on.
 func testRedirect(t *testing.T, e *envtest.Environment) {
 	var target atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { target.Add(1) }))

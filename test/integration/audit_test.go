@@ -60,8 +60,8 @@ rules:
 	}
 }
 
-// testAudit: what our server logs says who did what with which result, under the ID by which the client and kube-apiserver
-// know the request.
+// testAudit: what our server logs says who did what with which result, under the ID by which the client and
+// kube-apiserver know the request.
 func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
 	config := e.Admin(t)
 	// kube-apiserver resolves impersonation: to our server this is simply the user.

@@ -88,7 +88,8 @@ func drain(s *bufio.Scanner) {
 	}
 }
 
-// TestWidgetConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a console.
+// TestWidgetConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a
+// console.
 func TestWidgetConsoleStaysOpen(t *testing.T) {
 	t.Parallel()
 	namespace := shared.NewNamespace(t)

@@ -119,8 +119,8 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Widget) {
 	}
 }
 
-// TestWidgetControllerRuntimeCache: the cache of a manager follows the API, with Go types, unstructured and with metadata
-// alone, in one namespace and by label, and answers from an index.
+// TestWidgetControllerRuntimeCache: the cache of a manager follows the API, with Go types, unstructured and with
+// metadata alone, in one namespace and by label, and answers from an index.
 func TestWidgetControllerRuntimeCache(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)

@@ -34,8 +34,8 @@ func warned(config *rest.Config) (*rest.Config, *warnings) {
 	return config, collected
 }
 
-// TestWidgetDeprecated: every request of the deprecated version warns, and is counted so that operators know who still uses it;
-// the others are left in peace.
+// TestWidgetDeprecated: every request of the deprecated version warns, and is counted so that operators know who still
+// uses it; the others are left in peace.
 func TestWidgetDeprecated(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	eachWidgetVersion(t, func(t *testing.T, k kindCase) {

@@ -31,13 +31,15 @@ func served(gv schema.GroupVersion) []surface {
 	return known
 }
 
-// sides are the two places where our API can be discovered: our server, and kube-apiserver, which passes on what it says.
+// sides are the two places where our API can be discovered: our server, and kube-apiserver, which passes on what it
+// says.
 func sides(t *testing.T) map[string]envtest.Endpoint {
 	t.Helper()
 	return map[string]envtest.Endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)}
 }
 
-// TestDiscovery: the group has the versions of the list, in their order, and each version has what surfaces says, nothing more.
+// TestDiscovery: the group has the versions of the list, in their order, and each version has what surfaces says,
+// nothing more.
 func TestDiscovery(t *testing.T) {
 	gvs := install.GroupVersions()
 	for side, server := range sides(t) {
@@ -119,8 +121,8 @@ func TestAggregatedDiscovery(t *testing.T) {
 	}
 }
 
-// discovered is what aggregated discovery says of a resource. Like kube-apiserver it leaves group and version of a kind out
-// where they are those of the resource.
+// discovered is what aggregated discovery says of a resource. Like kube-apiserver it leaves group and version of a kind
+// out where they are those of the resource.
 func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 	kind := func(r metav1.APIResource) *metav1.GroupVersionKind {
 		return &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
@@ -140,7 +142,8 @@ func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 	return d
 }
 
-// TestKubectlAPIResources: kubectl shows what is served in the preferred version, and under which names it can be asked for.
+// TestKubectlAPIResources: kubectl shows what is served in the preferred version, and under which names it can be asked
+// for.
 func TestKubectlAPIResources(t *testing.T) {
 	gv := install.GroupVersions()[0]
 	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "api-resources", "--api-group="+gv.Group, "--no-headers", "-o", "wide", "--sort-by=name")

@@ -82,8 +82,8 @@ func testMostRecent(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// testExpired: what the store has forgotten is answered with 410 Expired, on which a client lists anew, and never with a
-// wrong list. A client in the middle of a list gets a token with which it can go on in the present.
+// testExpired: what the store has forgotten is answered with 410 Expired, on which a client lists anew, and never with
+// a wrong list. A client in the middle of a list gets a token with which it can go on in the present.
 func testExpired(t *testing.T, e *envtest.Environment) {
 	namespace := e.NewNamespace(t)
 	k, r := readKinds[0], aggregator(t, e)
@@ -157,8 +157,8 @@ func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
 	}
 }
 
-// checkExpired checks that a list of the past is refused, and that the next page of a list of the past, of which a and b
-// were the first, can be had from the present.
+// checkExpired checks that a list of the past is refused, and that the next page of a list of the past, of which a and
+// b were the first, can be had from the present.
 func checkExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
 	status := r.Do(t, http.MethodGet, collection+"?resourceVersionMatch=Exact&resourceVersion="+page.GetResourceVersion(), nil, nil).Failure(t)

@@ -32,7 +32,8 @@ func graded(t *testing.T, client dynamic.ResourceInterface, grades ...string) {
 	}
 }
 
-// TestWidgetFieldSelector: widgets are selected by fields of their own, by the names that the version of the request has for them.
+// TestWidgetFieldSelector: widgets are selected by fields of their own, by the names that the version of the request
+// has for them.
 func TestWidgetFieldSelector(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	graded(t, widgetCase.client(t, shared.Admin(t), namespace), "Economy", "Standard", "Premium")

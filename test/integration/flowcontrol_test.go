@@ -17,8 +17,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestFlowControl: a FlowSchema of the cluster says how our server treats a user's requests, from when it is made to when
-// it is deleted. Administrators are exempt, so that they can always help.
+// TestFlowControl: a FlowSchema of the cluster says how our server treats a user's requests, from when it is made to
+// when it is deleted. Administrators are exempt, so that they can always help.
 func TestFlowControl(t *testing.T) {
 	group := install.GroupVersions()[0].Group
 	user := shared.User(t, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}})

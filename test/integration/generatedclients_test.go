@@ -117,7 +117,8 @@ var (
 	}
 )
 
-// everyVersion: what is written in one version is read in every other; what a version has no field for is kept in an annotation of it.
+// everyVersion: what is written in one version is read in every other; what a version has no field for is kept in an
+// annotation of it.
 func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 	const material = v1alpha1.MaterialPrefix + "frame"
 	create := map[string]func(metav1.ObjectMeta) error{
@@ -162,7 +163,8 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 	}
 }
 
-// oldClient: a client of v1alpha1 that reads, changes and writes back keeps what its version cannot say; what it says itself is kept too.
+// oldClient: a client of v1alpha1 that reads, changes and writes back keeps what its version cannot say; what it says
+// itself is kept too.
 func oldClient(t *testing.T, clients versioned.Interface, namespace string) {
 	widgets := clients.WorkshopV1().Widgets(namespace)
 	if _, err := widgets.Create(t.Context(), &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: specV1}, metav1.CreateOptions{}); err != nil {

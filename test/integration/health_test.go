@@ -36,8 +36,8 @@ func checksOf(t *testing.T, server envtest.Endpoint, path string) []string {
 	return names
 }
 
-// TestHealthChecks: each check that an endpoint makes can be asked for by itself, and left out. Ready is a server that can do its work;
-// what it lacks of the cluster is no reason to restart it, so /livez does not ask for that.
+// TestHealthChecks: each check that an endpoint makes can be asked for by itself, and left out. Ready is a server that
+// can do its work; what it lacks of the cluster is no reason to restart it, so /livez does not ask for that.
 func TestHealthChecks(t *testing.T) {
 	server := direct(t, shared)
 	always := []string{"ping", "log", "etcd", "poststarthook/generic-apiserver-start-informers", "poststarthook/priority-and-fairness-config-consumer"}
@@ -79,7 +79,8 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
-// TestHealthAccess: the details are for those whom the cluster lets monitor it (group system:monitoring), not for everybody.
+// TestHealthAccess: the details are for those whom the cluster lets monitor it (group system:monitoring), not for
+// everybody.
 func TestHealthAccess(t *testing.T) {
 	for user, groups := range map[string][]string{"monitor": {"system:monitoring"}, "nobody-special": nil} {
 		config, err := shared.Config(user, groups...)
@@ -103,8 +104,8 @@ func TestHealthAccess(t *testing.T) {
 	}
 }
 
-// TestHealthWithoutEtcd: while etcd does not answer the server is not ready, and says why; then it recovers by itself. A probe
-// that is not to restart it for that can leave the check out.
+// TestHealthWithoutEtcd: while etcd does not answer the server is not ready, and says why; then it recovers by itself.
+// A probe that is not to restart it for that can leave the check out.
 func TestHealthWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd, url := startEtcd(t)

@@ -22,7 +22,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestIdentity: what our server sees of a caller equals what kube-apiserver says of it, whatever the caller's credentials.
+// TestIdentity: what our server sees of a caller equals what kube-apiserver says of it, whatever the caller's
+// credentials.
 func TestIdentity(t *testing.T) {
 	allowReviews(t)
 	user, err := shared.Config("jane", "makers", "testers")

@@ -51,8 +51,8 @@ type observer struct {
 	traffic *traffic
 }
 
-// observe runs the informer of that name, with the client's WatchList on or off, until the test ends, and waits until it
-// has synced.
+// observe runs the informer of that name, with the client's WatchList on or off, until the test ends, and waits until
+// it has synced.
 func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, namespace string) *observer {
 	t.Helper()
 	// The reflector asks for it once, when it starts.
@@ -124,8 +124,8 @@ func (o *observer) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestWidgetInformers: informers of every sort see what is there and each change, with the protocol that client-go prefers
-// (WatchList, KEP-3157: a watch that begins with the objects) and with the one before it.
+// TestWidgetInformers: informers of every sort see what is there and each change, with the protocol that client-go
+// prefers (WatchList, KEP-3157: a watch that begins with the objects) and with the one before it.
 func TestWidgetInformers(t *testing.T) {
 	for kind := range informers {
 		for _, watchList := range []bool{true, false} {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestObjectLimits: the server rejects an object that would take the library minutes to validate. The response names the reason.
+// TestObjectLimits: the server rejects an object that would take the library minutes to validate. The response names
+// the reason.
 func TestObjectLimits(t *testing.T) {
 	const jsonType, patchType, applyType = "application/json", "application/json-patch+json", "application/apply-patch+yaml"
 	server, namespace := direct(t, shared), shared.NewNamespace(t)

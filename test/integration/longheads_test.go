@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLongHeads: kube-apiserver accepts heads of 1 MiB, and responds itself to those that are too long for this server. It sends the path
-// with the query twice: X-Forwarded-Uri repeats it.
+// TestLongHeads: kube-apiserver accepts heads of 1 MiB, and responds itself to those that are too long for this server.
+// It sends the path with the query twice: X-Forwarded-Uri repeats it.
 func TestLongHeads(t *testing.T) {
 	server := aggregator(t, shared)
 	groups := func(n int) http.Header {

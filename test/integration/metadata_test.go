@@ -60,8 +60,8 @@ var metadataCases = map[string]string{
 // nameCases are names of objects to create.
 var nameCases = []string{"Upper", "a_b", "a..b", "-a", "a-", "a.b", "a/b", "a%b", "..", ".", strings.Repeat("a", 253), strings.Repeat("a", 254), "", "ä"}
 
-// TestMetadata: metadata are rejected and warned of as the API server does for custom resources. Built-in kinds differ in finalizers, which
-// they reject instead of a warning.
+// TestMetadata: metadata are rejected and warned of as the API server does for custom resources. Built-in kinds differ
+// in finalizers, which they reject instead of a warning.
 func TestMetadata(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	custom := customKind(t)
@@ -102,7 +102,8 @@ type kindUnderTest struct {
 	kind     string
 }
 
-// try creates or updates an object with the metadata in a dry run, and returns the status code, the fields in error and the warnings.
+// try creates or updates an object with the metadata in a dry run, and returns the status code, the fields in error and
+// the warnings.
 func (k kindUnderTest) try(t *testing.T, namespace, verb, metadata string) []string {
 	t.Helper()
 	config, collected := warned(shared.Admin(t))

@@ -142,8 +142,8 @@ func init() {
 	}})
 }
 
-// testStorageMetrics: the stored objects are counted, and priority and fairness knows how large a list of them is. Without that,
-// many lists at once could take more memory than there is.
+// testStorageMetrics: the stored objects are counted, and priority and fairness knows how large a list of them is.
+// Without that, many lists at once could take more memory than there is.
 func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 	for _, k := range kindCases {
 		client := k.client(t, e.Admin(t), e.NewNamespace(t))

@@ -13,7 +13,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// olderMinor is true for a control plane that does not serve MutatingAdmissionPolicy as v1, which Kubernetes 1.36 began with (KEP-3962).
+// olderMinor is true for a control plane that does not serve MutatingAdmissionPolicy as v1, which Kubernetes 1.36 began
+// with (KEP-3962).
 func olderMinor() bool { return envtest.Minor() < "1.36" }
 
 // TestOlderMinor: what the control plane lacks is off, which the log says once, and objects are written without it.

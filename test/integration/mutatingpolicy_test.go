@@ -91,8 +91,8 @@ var mutatingPolicies = []mutating{
 	{name: "last", label: "last", rule: rule("widgets", onCreate), apply: `Object{metadata: Object.metadata{labels: {"in": "effect"}}}`},
 }
 
-// TestWidgetMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and validated.
-// The schema of our kinds they have from kube-apiserver, which has it from us.
+// TestWidgetMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and
+// validated. The schema of our kinds they have from kube-apiserver, which has it from us.
 func TestWidgetMutatingPolicy(t *testing.T) {
 	if olderMinor() {
 		t.Skip("TestOlderMinor")
@@ -167,7 +167,8 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 	t.Run("updates", func(t *testing.T) { mutateUpdates(t, namespace) })
 }
 
-// mutateUpdates: what a policy makes of an update obeys the rules for updates; a policy for the status changes the status.
+// mutateUpdates: what a policy makes of an update obeys the rules for updates; a policy for the status changes the
+// status.
 func mutateUpdates(t *testing.T, namespace string) {
 	for _, label := range []string{"immutable", "status"} {
 		if _, err := newLabelled(t, shared, widgetCase, namespace, label).create(label, nil); err != nil {

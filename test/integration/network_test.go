@@ -13,13 +13,14 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestNetworks runs two of our servers behind one Service, on hosts with addresses of their own, and reads through each of
-// two kube-apiservers what was written through the other.
+// TestNetworks runs two of our servers behind one Service, on hosts with addresses of their own, and reads through each
+// of two kube-apiservers what was written through the other.
 func TestNetworks(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
-	// Of a machine that reaches the internet through a proxy. Nobody in the network of an environment is reached that way.
+	// Of a machine that reaches the internet through a proxy. Nobody in the network of an environment is reached that
+	// way.
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	for _, network := range []envtest.Network{envtest.EndpointRouting, envtest.ClusterIPRouting} {
 		t.Run(string(network), func(t *testing.T) {

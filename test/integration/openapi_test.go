@@ -123,9 +123,9 @@ func TestOpenAPICaching(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOutdatedHash: after an update of our server, the index of kube-apiserver has the old hashes for up to a minute.
-// Clients that ask by them get the current document, as they do from kube-apiserver itself, and no 502; nor is anybody redirected
-// who asks our server itself.
+// TestOpenAPIOutdatedHash: after an update of our server, the index of kube-apiserver has the old hashes for up to a
+// minute. Clients that ask by them get the current document, as they do from kube-apiserver itself, and no 502; nor is
+// anybody redirected who asks our server itself.
 func TestOpenAPIOutdatedHash(t *testing.T) {
 	for _, name := range groupVersionPaths() {
 		got := direct(t, shared).Do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123", nil, nil)
@@ -160,8 +160,8 @@ func readOpenAPI(t *testing.T, server envtest.Endpoint, path string) openAPI {
 	return doc
 }
 
-// TestOpenAPIMerged: kube-apiserver's documents have all of ours, unchanged, and none of the types that we share had to be
-// renamed, as it would be if ours differed from kube-apiserver's.
+// TestOpenAPIMerged: kube-apiserver's documents have all of ours, unchanged, and none of the types that we share had to
+// be renamed, as it would be if ours differed from kube-apiserver's.
 func TestOpenAPIMerged(t *testing.T) {
 	ours, merged := direct(t, shared), aggregator(t, shared)
 	for _, name := range groupVersionPaths() {
@@ -188,7 +188,8 @@ func TestOpenAPIMerged(t *testing.T) {
 		// These kinds are in every group, and kube-apiserver's list them all.
 		delete(definition, "x-kubernetes-group-version-kind")
 		delete(whole.Definitions[name], "x-kubernetes-group-version-kind")
-		// Of its own kinds, kube-apiserver keeps its own definition where the libraries are of another minor than it is.
+		// Of its own kinds, kube-apiserver keeps its own definition where the libraries are of another minor than it
+		// is.
 		if strings.HasPrefix(name, "io.k8s.") && envtest.Minor() != envtest.DefaultMinor {
 			continue
 		}
@@ -201,8 +202,8 @@ func TestOpenAPIMerged(t *testing.T) {
 	}
 }
 
-// TestOpenAPIComplete: each operation says what it does to what, and each type and field what it is for: kubectl explain,
-// kubectl apply and generated clients know nothing else.
+// TestOpenAPIComplete: each operation says what it does to what, and each type and field what it is for: kubectl
+// explain, kubectl apply and generated clients know nothing else.
 func TestOpenAPIComplete(t *testing.T) {
 	server := aggregator(t, shared)
 	for _, gv := range install.GroupVersions() {

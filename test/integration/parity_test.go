@@ -88,8 +88,9 @@ func (w wrong) compare(t *testing.T, how string, err error, k kindCase) {
 	}
 }
 
-// TestWidgetSameErrors: generated rules run on the version of the request, so one that lacks a rule would be a way around it.
-// The same object gets the same errors through each version, on create, update, patch, apply and in the status.
+// TestWidgetSameErrors: generated rules run on the version of the request, so one that lacks a rule would be a way
+// around it. The same object gets the same errors through each version, on create, update, patch, apply and in the
+// status.
 func TestWidgetSameErrors(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	eachWidgetVersion(t, func(t *testing.T, k kindCase) {

@@ -28,8 +28,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// FuzzPatches: no patch of any type, of any kind and subresource in any version, gets a 5xx. What is accepted is stored as it was sent,
-// and a strategic merge patch is merged as the library merges it. Dry runs leave the objects as they are.
+// FuzzPatches: no patch of any type, of any kind and subresource in any version, gets a 5xx. What is accepted is stored
+// as it was sent, and a strategic merge patch is merged as the library merges it. Dry runs leave the objects as they
+// are.
 func FuzzPatches(f *testing.F) {
 	server, targets := patchTargets(f)
 	scheme := runtime.NewScheme()
@@ -159,7 +160,8 @@ func merge(t *testing.T, scheme *runtime.Scheme, object, patch map[string]any) m
 	return fields
 }
 
-// notStored returns where a scalar of a patch without directives is not in the object. Elements of lists are found by their key.
+// notStored returns where a scalar of a patch without directives is not in the object. Elements of lists are found by
+// their key.
 func notStored(path string, sent, stored any) string {
 	switch sent := sent.(type) {
 	case nil:

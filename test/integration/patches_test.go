@@ -228,7 +228,8 @@ func TestJSONPatchComparesNull(t *testing.T) {
 	}
 }
 
-// TestSchemaErrorsAreBounded: the response to an apply configuration is small although each of many errors has a long key in its path.
+// TestSchemaErrorsAreBounded: the response to an apply configuration is small although each of many errors has a long
+// key in its path.
 func TestSchemaErrorsAreBounded(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	long := strings.Repeat("a", 1<<18)

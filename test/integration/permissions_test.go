@@ -24,8 +24,9 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestMissingPermission: a server without a right that its admission needs is not ready, refuses writes and names the right,
-// whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a restart.
+// TestMissingPermission: a server without a right that its admission needs is not ready, refuses writes and names the
+// right, whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a
+// restart.
 func TestMissingPermission(t *testing.T) {
 	t.Parallel()
 	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
@@ -145,7 +146,8 @@ func missingRights(body string) []string {
 	return names
 }
 
-// grantTo gives a ServiceAccount of the namespace default a ClusterRole, and returns a function that sets what is in it.
+// grantTo gives a ServiceAccount of the namespace default a ClusterRole, and returns a function that sets what is in
+// it.
 func grantTo(t *testing.T, account string) func([]right) {
 	t.Helper()
 	rbac := shared.Client(t).RbacV1()

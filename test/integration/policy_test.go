@@ -60,8 +60,8 @@ func (l labelled) patch(name, patch string, subresources ...string) (*unstructur
 	return l.client.Patch(l.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 }
 
-// inCase limits a policy to the objects of a case in a namespace, or in none: a selector of namespaces says nothing about
-// cluster-scoped objects.
+// inCase limits a policy to the objects of a case in a namespace, or in none: a selector of namespaces says nothing
+// about cluster-scoped objects.
 func inCase(namespace, label string, rule admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
@@ -113,8 +113,8 @@ func (v validating) apply(t *testing.T, e *envtest.Environment) (remove func()) 
 	return remove
 }
 
-// waitForPolicies makes one more policy and waits until it refuses. A server takes in changes of policies together, each
-// second, so those that were made before are in effect too.
+// waitForPolicies makes one more policy and waits until it refuses. A server takes in changes of policies together,
+// each second, so those that were made before are in effect too.
 func waitForPolicies(t *testing.T, e *envtest.Environment, namespace string) {
 	t.Helper()
 	last := validating{name: uniqueName(t), policy: admissionregistrationv1.ValidatingAdmissionPolicySpec{

@@ -34,8 +34,9 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 	}
 }
 
-// TestWidgetPolicyParams: a policy can take parameters from objects that our server may read, and follows their changes. While it
-// may not read them, the failure policy decides about the requests that the policy is about, and nothing else is affected.
+// TestWidgetPolicyParams: a policy can take parameters from objects that our server may read, and follows their
+// changes. While it may not read them, the failure policy decides about the requests that the policy is about, and
+// nothing else is affected.
 func TestWidgetPolicyParams(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	waitForPolicies(t, shared, namespace) // those of other tests are gone then, and with them what reads their parameters
@@ -87,7 +88,8 @@ func TestWidgetPolicyParams(t *testing.T) {
 	limit("again", 4)
 }
 
-// TestWidgetPolicyParamsNotFound: what happens without parameters is for the binding to say, and for the failure policy.
+// TestWidgetPolicyParamsNotFound: what happens without parameters is for the binding to say, and for the failure
+// policy.
 func TestWidgetPolicyParamsNotFound(t *testing.T) {
 	allowParams(t, shared)
 	namespace := shared.NewNamespace(t)

@@ -20,8 +20,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestWidgetReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it is
-// told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
+// TestWidgetReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it
+// is told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
 func TestWidgetReflectors(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	namespace := e.NewNamespace(t)
@@ -64,7 +64,8 @@ func TestWidgetReflectors(t *testing.T) {
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	// kube-apiserver may not have noticed it yet. Its 503 would make an informer list instead of going on with its watch.
+	// kube-apiserver may not have noticed it yet. Its 503 would make an informer list instead of going on with its
+	// watch.
 	e.Eventually(t, "the API after the restart", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 		return err

@@ -41,8 +41,8 @@ func TestWidgetScaleInvalid(t *testing.T) {
 	})
 }
 
-// TestWidgetAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it down to its
-// maximum, for which it needs no metrics.
+// TestWidgetAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it
+// down to its maximum, for which it needs no metrics.
 func TestWidgetAutoscaler(t *testing.T) {
 	t.Parallel()
 	namespace := shared.NewNamespace(t)

@@ -23,8 +23,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBackup: a snapshot of a running server's storage brings back everything after its loss, and no client is left with what came
-// after the snapshot.
+// TestBackup: a snapshot of a running server's storage brings back everything after its loss, and no client is left
+// with what came after the snapshot.
 func TestBackup(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options envtest.Options
@@ -186,7 +186,8 @@ func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace s
 	}
 }
 
-// TestEmbeddedStorageIsPrivate: another user of the machine gets nothing of the embedded etcd, neither from its socket nor from its files.
+// TestEmbeddedStorageIsPrivate: another user of the machine gets nothing of the embedded etcd, neither from its socket
+// nor from its files.
 func TestEmbeddedStorageIsPrivate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// surface is what clients are told of a resource. The files of the kinds fill surfaces; a new subresource, verb or column
-// is a new entry there.
+// surface is what clients are told of a resource. The files of the kinds fill surfaces; a new subresource, verb or
+// column is a new entry there.
 type surface struct {
 	// resource is its entry in discovery, which is the same in each version that has the kind.
 	resource metav1.APIResource

@@ -23,8 +23,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestWidgetStorageMigration: an object that an older server stored in another version is read as it was, and the documented
-// command writes it in the version of today.
+// TestWidgetStorageMigration: an object that an older server stored in another version is read as it was, and the
+// documented command writes it in the version of today.
 func TestWidgetStorageMigration(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, namespace, "w")
@@ -123,8 +123,8 @@ func storedVersion(t *testing.T, store *clientv3.Client, key string) string {
 	return gv.Version
 }
 
-// runDocumented runs the one command of a page in docs that matches, as its reader would: again if it fails, since objects can change
-// or go between its reading and its writing.
+// runDocumented runs the one command of a page in docs that matches, as its reader would: again if it fails, since
+// objects can change or go between its reading and its writing.
 func runDocumented(t *testing.T, e *envtest.Environment, page, command string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))

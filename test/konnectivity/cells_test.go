@@ -47,8 +47,8 @@ func cells() []cell {
 	return all
 }
 
-// TestTunnels uses the API through every tunnel, and shows by the metrics of all three parts, and by the missing route, that it was
-// the tunnel. Then the same without a configuration, without an agent, and past the tunnel.
+// TestTunnels uses the API through every tunnel, and shows by the metrics of all three parts, and by the missing route,
+// that it was the tunnel. Then the same without a configuration, without an agent, and past the tunnel.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	all := cells()

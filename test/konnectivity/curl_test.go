@@ -15,7 +15,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// curled: konnectivity/README.md's way past kube-apiserver, with every certificate verified, reaches our server through the tunnel.
+// curled: konnectivity/README.md's way past kube-apiserver, with every certificate verified, reaches our server through
+// the tunnel.
 func curled(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {

@@ -27,7 +27,8 @@ import (
 // endpointPort is where what the test's own tunnels lead to listens.
 const endpointPort = 8233
 
-// endpoint listens on the node. It answers "flood" with more than a reader that stalls takes, and anything else with the same.
+// endpoint listens on the node. It answers "flood" with more than a reader that stalls takes, and anything else with
+// the same.
 func endpoint(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	listener, err := e.ListenOnNode(endpointPort)

@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	// stalled is more than the 208 KiB that a Unix socket takes from the server, or the about 170 KiB of a gRPC stream and its client,
-	// and leaves room in the 150 packets that the server holds for an agent, so that it still notices when the agent goes.
+	// stalled is more than the 208 KiB that a Unix socket takes from the server, or the about 170 KiB of a gRPC stream
+	// and its client, and leaves room in the 150 packets that the server holds for an agent, so that it still notices
+	// when the agent goes.
 	stalled = 420 << 10
-	// rounds, and tunnels of the test in each. earlier are those before: a server knows tunnels by the agent's ID and a number that
-	// begins at 1 with each connection of the agent, and one of the same number would take the place of the stalled one.
+	// rounds, and tunnels of the test in each. earlier are those before: a server knows tunnels by the agent's ID and a
+	// number that begins at 1 with each connection of the agent, and one of the same number would take the place of the
+	// stalled one.
 	rounds, tunnels, earlier = 5, 10, 40
 )
 
@@ -37,9 +39,10 @@ type forgotten struct {
 	agents cable
 }
 
-// TestMeasureForgotten: an agent loses its connection and makes another, with the same ID, while the server still tries to give a reader
-// that has stalled what came through the first. When that ends, the server forgets all tunnels of the agent
-// (https://github.com/kubernetes-sigs/apiserver-network-proxy/pull/888). A socket or TCP, HTTP CONNECT is the same there.
+// TestMeasureForgotten: an agent loses its connection and makes another, with the same ID, while the server still tries
+// to give a reader that has stalled what came through the first. When that ends, the server forgets all tunnels of the
+// agent (https://github.com/kubernetes-sigs/apiserver-network-proxy/pull/888). A socket or TCP, HTTP CONNECT is the
+// same there.
 func TestMeasureForgotten(t *testing.T) {
 	for _, mode := range []envtest.Mode{envtest.GRPCOverUDS, envtest.HTTPConnectOverUDS} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -103,7 +106,8 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 		}
 	}
 	before := fromAgent(f.metrics(t))
-	// With gRPC the server takes a tunnel whose client has gone out of its table. Another one is then still of the lost connection.
+	// With gRPC the server takes a tunnel whose client has gone out of its table. Another one is then still of the lost
+	// connection.
 	idle, slow := f.dial(t), f.dial(t)
 	defer idle.Close()
 	if _, err := slow.Write([]byte("flood")); err != nil {
@@ -120,8 +124,8 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 	open := f.reconnected(t)
 	t.Logf("%s: while the reader stalls: %d of %d tunnels echo, %s", f.mode, echoes(t, open), len(open), f.held(t))
 	if f.mode != envtest.GRPCOverUDS {
-		// With gRPC kube-apiserver is not told that a tunnel is lost. Its ping fails after 45 s, and its client ends one whose
-		// reader stalls after 10 s.
+		// With gRPC kube-apiserver is not told that a tunnel is lost. Its ping fails after 45 s, and its client ends
+		// one whose reader stalls after 10 s.
 		answered := recovered(t, []*rest.Config{f.e.Admin(t)}, began)[0]
 		t.Logf("%s: our API answers %.1f s after the connection was lost", f.mode, answered.Seconds())
 	}

@@ -38,8 +38,8 @@ func certificate(t *testing.T, g generation, pair string) tls.Certificate {
 
 func serial(cert *x509.Certificate) string { return cert.SerialNumber.String() }
 
-// handshake shows a konnectivity server the certificate of a pair of g, and returns what the server showed and whether it took ours.
-// The CAs of the generations are trusted.
+// handshake shows a konnectivity server the certificate of a pair of g, and returns what the server showed and whether
+// it took ours. The CAs of the generations are trusted.
 func handshake(t *testing.T, conn net.Conn, name string, g generation, pair string, trusted ...generation) (*x509.Certificate, error) {
 	t.Helper()
 	defer conn.Close()
@@ -80,7 +80,8 @@ func shown(t *testing.T, e *envtest.Environment, trusted ...generation) []string
 	return out
 }
 
-// accepted: the konnectivity server with TLS on both sides accepts agents and kube-apiservers of the generation, or refuses them.
+// accepted: the konnectivity server with TLS on both sides accepts agents and kube-apiservers of the generation, or
+// refuses them.
 func accepted(t *testing.T, e *envtest.Environment, g generation, want bool) {
 	t.Helper()
 	k, live := only(e), generation(e.PKI())

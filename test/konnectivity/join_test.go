@@ -25,9 +25,9 @@ import (
 // controlPlanePort is that of the control plane endpoint.
 const controlPlanePort = 8443
 
-// TestSecondControlPlaneNode does to a second node what kubeadm does to its files: the node leaves, joins, and is upgraded, in the order
-// that konnectivity/README.md has. Agents follow the Leases, and no call through the first kube-apiserver fails meanwhile, nor one
-// through the second while it is ready.
+// TestSecondControlPlaneNode does to a second node what kubeadm does to its files: the node leaves, joins, and is
+// upgraded, in the order that konnectivity/README.md has. Agents follow the Leases, and no call through the first
+// kube-apiserver fails meanwhile, nor one through the second while it is ready.
 func TestSecondControlPlaneNode(t *testing.T) {
 	t.Parallel()
 	tunnel := envtest.Tunnel{Mode: envtest.GRPCOverUDS}

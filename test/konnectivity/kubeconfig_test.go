@@ -19,8 +19,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestServerKubeconfig: the kubeconfig that konnectivity/README.md gives the server reaches a kube-apiserver whose certificate has
-// kubeadm's names; it lasts as long as the other certificates, and after its end the documented renewal brings agents back.
+// TestServerKubeconfig: the kubeconfig that konnectivity/README.md gives the server reaches a kube-apiserver whose
+// certificate has kubeadm's names; it lasts as long as the other certificates, and after its end the documented renewal
+// brings agents back.
 func TestServerKubeconfig(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
@@ -75,8 +76,8 @@ func TestServerKubeconfig(t *testing.T) {
 	})
 }
 
-// documentedKubeconfig returns the flags of the command that konnectivity/README.md has for a static pod, as a shell on a control
-// plane node reads them.
+// documentedKubeconfig returns the flags of the command that konnectivity/README.md has for a static pod, as a shell on
+// a control plane node reads them.
 func documentedKubeconfig(t *testing.T, e *envtest.Environment) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "konnectivity", "README.md"))

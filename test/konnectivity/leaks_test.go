@@ -34,8 +34,8 @@ func (h held) least(other held) held {
 	return held{min(h.goroutines, other.goroutines), min(h.descriptors, other.descriptors)}
 }
 
-// TestMeasureLeaks counts what kube-apiserver and the konnectivity server hold after many restarts of the agent: the least within a
-// minute, when what is on its way has come and gone.
+// TestMeasureLeaks counts what kube-apiserver and the konnectivity server hold after many restarts of the agent: the
+// least within a minute, when what is on its way has come and gone.
 func TestMeasureLeaks(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {

@@ -20,8 +20,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// patience is how long a condition may take to come true on a busy machine. kube-apiserver looks at an APIService each 30 s,
-// and an agent that found no server waits up to 30 s for its next attempt. Tests wait, and end as soon as it is true.
+// patience is how long a condition may take to come true on a busy machine. kube-apiserver looks at an APIService each
+// 30 s, and an agent that found no server waits up to 30 s for its next attempt. Tests wait, and end as soon as it is
+// true.
 const patience = 3 * time.Minute
 
 // inside tells the test binary that it runs in namespaces of its own.
@@ -112,7 +113,8 @@ func get(ctx context.Context, config *rest.Config, path string) error {
 	return err
 }
 
-// read returns the answer to one request. Its connection is closed after it, so that what the servers hold open is theirs.
+// read returns the answer to one request. Its connection is closed after it, so that what the servers hold open is
+// theirs.
 func read(ctx context.Context, config *rest.Config, path string) ([]byte, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestMeasureRecovery does what TestRecovery does, with one mode after the other. Each kube-apiserver sets the condition that all share, so that those of
-// TestRecovery help each other.
+// TestMeasureRecovery does what TestRecovery does, with one mode after the other. Each kube-apiserver sets the
+// condition that all share, so that those of TestRecovery help each other.
 func TestMeasureRecovery(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
@@ -24,8 +24,8 @@ func TestMeasureRecovery(t *testing.T) {
 	}
 }
 
-// TestMeasureRenewal: a server that runs on uses the renewed certificate of its kubeconfig before the old one expires. client-go looks for
-// another one every 5 minutes.
+// TestMeasureRenewal: a server that runs on uses the renewed certificate of its kubeconfig before the old one expires.
+// client-go looks for another one every 5 minutes.
 func TestMeasureRenewal(t *testing.T) {
 	const lifetime = 7 * time.Minute
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})

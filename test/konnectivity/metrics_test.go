@@ -62,7 +62,8 @@ func apiServerMetrics(ctx context.Context, t testing.TB, e *envtest.Environment)
 	return parse(read(ctx, e.Admin(t), "/metrics"))
 }
 
-// counts are what the agent counted until some moment: packets to the server with data, and endpoints that did not answer.
+// counts are what the agent counted until some moment: packets to the server with data, and endpoints that did not
+// answer.
 type counts struct{ packets, failures float64 }
 
 func count(ctx context.Context, e *envtest.Environment) (counts, error) {
@@ -73,12 +74,12 @@ func count(ctx context.Context, e *envtest.Environment) (counts, error) {
 	}, err
 }
 
-// listPackets is how many packets a list of 5 MiB needs at least: kube-apiserver asks for it compressed, which makes no less than
-// half of it, and an agent reads 4 KiB at a time.
+// listPackets is how many packets a list of 5 MiB needs at least: kube-apiserver asks for it compressed, which makes no
+// less than half of it, and an agent reads 4 KiB at a time.
 const listPackets = listSize / 2 / (4 << 10)
 
-// carried returns what is missing, in the metrics of kube-apiserver, konnectivity server and agent, of a tunnel that carried what
-// use does, and still holds connections open; nil when nothing is.
+// carried returns what is missing, in the metrics of kube-apiserver, konnectivity server and agent, of a tunnel that
+// carried what use does, and still holds connections open; nil when nothing is.
 func carried(ctx context.Context, t *testing.T, e *envtest.Environment, mode envtest.Mode, before counts) error {
 	k := only(e)
 	if k.ProxyServer == nil || len(k.Agents) == 0 {

@@ -16,9 +16,10 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestMeasurePending shows what dials that a frozen agent never answered leave behind, with and without --backend-dial-timeout, whose
-// default is none (https://github.com/kubernetes-sigs/apiserver-network-proxy/issues/855). The server gives the agent up after 50 s; what is
-// counted is what it holds a minute later.
+// TestMeasurePending shows what dials that a frozen agent never answered leave behind, with and without
+// --backend-dial-timeout, whose default is none
+// (https://github.com/kubernetes-sigs/apiserver-network-proxy/issues/855). The server gives the agent up after 50 s;
+// what is counted is what it holds a minute later.
 func TestMeasurePending(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		for _, timeout := range []string{"0s", "10s"} {

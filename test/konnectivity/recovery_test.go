@@ -22,7 +22,8 @@ const requestTimeout = 2 * time.Second
 // fault breaks every tunnel of an environment, and mends it.
 type fault struct {
 	name string
-	// inject breaks, mend repairs; recovery is counted from when mend begins. bound is the most that it may take on a busy machine.
+	// inject breaks, mend repairs; recovery is counted from when mend begins. bound is the most that it may take on a
+	// busy machine.
 	inject, mend func(t *testing.T, e *envtest.Environment)
 	bound        time.Duration
 }
@@ -44,8 +45,8 @@ func faults() []fault {
 			each(func(ctx context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 				return k.ProxyServer.Start(ctx)
 			}), 2 * time.Minute},
-		// The server pings after 30 s and waits for 20 s; kube-apiserver pings its connection after 30 s and waits for 15 s; a dial to
-		// the frozen agent is given up after 10 s.
+		// The server pings after 30 s and waits for 20 s; kube-apiserver pings its connection after 30 s and waits for
+		// 15 s; a dial to the frozen agent is given up after 10 s.
 		{"agent frozen for good, another started", each(freeze), each(another), 3 * time.Minute},
 		{"link cut until the server gives its agent up", cut, func(t *testing.T, e *envtest.Environment) {
 			if err := e.SetLink(true); err != nil {
@@ -98,7 +99,8 @@ func cut(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// suffer injects each fault, waits until our API answers again through each kube-apiserver, and returns how long that took.
+// suffer injects each fault, waits until our API answers again through each kube-apiserver, and returns how long that
+// took.
 func suffer(t *testing.T, e *envtest.Environment) {
 	configs, err := e.AdminConfigs()
 	if err != nil {
@@ -133,7 +135,8 @@ func suffer(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// recovered waits at each kube-apiserver for five answers in a row, and returns how long after began the first of them was asked for.
+// recovered waits at each kube-apiserver for five answers in a row, and returns how long after began the first of them
+// was asked for.
 func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Duration {
 	t.Helper()
 	const inARow = 5

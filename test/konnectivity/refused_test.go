@@ -22,8 +22,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestRefused: an agent that is not ours gets no tunnel, and no agent takes another server for ours. One kube-apiserver's agents
-// have tokens, the other's certificates.
+// TestRefused: an agent that is not ours gets no tunnel, and no agent takes another server for ours. One
+// kube-apiserver's agents have tokens, the other's certificates.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{

@@ -18,8 +18,8 @@ import (
 	"example.com/extension-apiserver/test/manifests/rights"
 )
 
-// TestRights: what konnectivity/ grants the server and its agents is what they use, by the audit log of kube-apiserver: nothing was
-// forbidden, and no right is left over.
+// TestRights: what konnectivity/ grants the server and its agents is what they use, by the audit log of kube-apiserver:
+// nothing was forbidden, and no right is left over.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -33,8 +33,8 @@ func TestRights(t *testing.T) {
 		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS, Agents: 1}},
 	})
 	k, client := only(e), e.Client(t)
-	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what counts is
-	// what they do when they are started again.
+	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what
+	// counts is what they do when they are started again.
 	leased(t, e)
 	k.Agents[0].Kill()
 	if err := k.ProxyServer.Stop(); err != nil {

@@ -179,8 +179,8 @@ func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, par
 	}
 }
 
-// TestRotation does what the table in docs/konnectivity.md says, with a tunnel of each of its columns: the API answers after each
-// restart, and the old CAs are accepted until the last row and no longer.
+// TestRotation does what the table in docs/konnectivity.md says, with a tunnel of each of its columns: the API answers
+// after each restart, and the old CAs are accepted until the last row and no longer.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{

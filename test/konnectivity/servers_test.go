@@ -17,8 +17,9 @@ import (
 // balancerPort is where agents find what stands in front of the konnectivity servers.
 const balancerPort = 8232
 
-// TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns from the first how many there are: told
-// two, it connects until it has both; told one, the other kube-apiserver has no agent, and the live check says why.
+// TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns from the first how many
+// there are: told two, it connects until it has both; told one, the other kube-apiserver has no agent, and the live
+// check says why.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	tunnel := func(count int) envtest.Tunnel {

@@ -67,8 +67,8 @@ func widget(name string) *unstructured.Unstructured {
 	}}
 }
 
-// use does what users do, as the user of the config: it holds a watch while it creates, gets, updates, patches, lists 5 MiB, talks to
-// a console and deletes. whileOpen is called when all that is open is open.
+// use does what users do, as the user of the config: it holds a watch while it creates, gets, updates, patches, lists 5
+// MiB, talks to a console and deletes. whileOpen is called when all that is open is open.
 func use(t *testing.T, config *rest.Config, whileOpen func()) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)

@@ -42,8 +42,8 @@ func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	return options
 }
 
-// TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from here.
-// All of them being right, what is left to complain of is that there is no cluster.
+// TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from
+// here. All of them being right, what is left to complain of is that there is no cluster.
 func TestArguments(t *testing.T) {
 	binaries := map[string]string{"extension-apiserver": build(t, "cmd/extension-apiserver"), "certgen": build(t, "cmd/certgen")}
 	mounts := t.TempDir()

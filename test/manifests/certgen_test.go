@@ -41,8 +41,8 @@ const (
 	caSecret        = serverName + "-serving-ca"
 )
 
-// testCertgen runs certgen as its Job and its CronJob do, with their arguments and the rights of their ServiceAccount: three at
-// once, as Job, CronJob and a second Job may be, then again.
+// testCertgen runs certgen as its Job and its CronJob do, with their arguments and the rights of their ServiceAccount:
+// three at once, as Job, CronJob and a second Job may be, then again.
 func testCertgen(c *cluster) {
 	text := render(c, variant{components: []string{"certificates-certgen"}})
 	objects := parse(c, text)
@@ -88,8 +88,8 @@ func testCertgen(c *cluster) {
 	}
 }
 
-// testReplacedSecrets: a serving pair that is gone is issued again, which takes the right to create; a CA that is gone is
-// refused, because the API trusts it, and nothing is changed.
+// testReplacedSecrets: a serving pair that is gone is issued again, which takes the right to create; a CA that is gone
+// is refused, because the API trusts it, and nothing is changed.
 func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	c.Helper()
 	secrets := c.client.CoreV1().Secrets(serverNamespace)
@@ -239,7 +239,8 @@ func (c *cluster) secrets() string {
 	return out
 }
 
-// attackAPIServices: who has certgen's token can change the caBundle of the API's APIServices, and nothing else of them.
+// attackAPIServices: who has certgen's token can change the caBundle of the API's APIServices, and nothing else of
+// them.
 func (c *cluster) attackAPIServices(text, kubeconfig string) {
 	c.Helper()
 	c.apply(c.pick(text, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"))
@@ -300,8 +301,8 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 	}
 }
 
-// rotateCA has the CA replaced with the rights of the ServiceAccount. What answers at the Service does nothing but to serve the pair in the
-// Secret: test/certgen/rotation and the suites on kind have the real ones.
+// rotateCA has the CA replaced with the rights of the ServiceAccount. What answers at the Service does nothing but to
+// serve the pair in the Secret: test/certgen/rotation and the suites on kind have the real ones.
 func (c *cluster) rotateCA(kubeconfig string) {
 	c.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

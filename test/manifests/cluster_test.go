@@ -31,8 +31,8 @@ type cluster struct {
 	audit  string
 }
 
-// TestCluster gives the manifests to a real kube-apiserver, and runs our programs with what they grant. The steps follow each
-// other: there is no API until the last.
+// TestCluster gives the manifests to a real kube-apiserver, and runs our programs with what they grant. The steps
+// follow each other: there is no API until the last.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -71,7 +71,8 @@ func (c *cluster) kubectl(stdin string, args ...string) (stdout, stderr string, 
 	return envtest.Kubectl{Stdin: stdin}.Run(c.Context(), c.env, args...)
 }
 
-// hostNetworkWarning is what kube-apiserver says of the one exception from the level "restricted", and of nothing else in it.
+// hostNetworkWarning is what kube-apiserver says of the one exception from the level "restricted", and of nothing else
+// in it.
 const hostNetworkWarning = `Warning: would violate PodSecurity "restricted:` + `latest": host namespaces (hostNetwork=true), ` + // for make verify, apart
 	"hostPort (container \"extension-apiserver\" uses hostPort 10443)\n"
 

@@ -76,8 +76,8 @@ func dashboards(t testing.TB, objects []*unstructured.Unstructured) (*corev1.Con
 	return nil, nil
 }
 
-// dashboardProblems: it is that of the project, can be drawn, shows what docs/production.md tells to watch and nothing else, and says
-// what each alert is about, with its threshold.
+// dashboardProblems: it is that of the project, can be drawn, shows what docs/production.md tells to watch and nothing
+// else, and says what each alert is about, with its threshold.
 func dashboardProblems(r rendered) []string {
 	cm, d := dashboards(r, r.objects)
 	if d == nil {
@@ -112,7 +112,8 @@ func dashboardProblems(r rendered) []string {
 // units are those in use; Grafana shows a number bare whose unit it does not know.
 var units = []string{"none", "short", "percentunit", "s", "dtdurations", "bytes", "reqps", "cps"}
 
-// layoutProblems: every panel is one that Grafana brings, and has a place, a title, a text, a unit and the data source that was chosen.
+// layoutProblems: every panel is one that Grafana brings, and has a place, a title, a text, a unit and the data source
+// that was chosen.
 func layoutProblems(panels []panel) []string {
 	var problems []string
 	ids := sets.New[int]()
@@ -192,8 +193,8 @@ func (d *dashboard) questions(t testing.TB) []question {
 	return out
 }
 
-// queryProblems: Prometheus understands each query, it asks for our servers, as they were chosen, and together they ask for what
-// docs/production.md tells to watch.
+// queryProblems: Prometheus understands each query, it asks for our servers, as they were chosen, and together they ask
+// for what docs/production.md tells to watch.
 func queryProblems(r rendered, d *dashboard) []string {
 	var problems []string
 	all := watched(r)

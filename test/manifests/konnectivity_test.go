@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// konnectivity renders resources and components of the folder konnectivity; one that ends with .yaml is a file of its tests.
+// konnectivity renders resources and components of the folder konnectivity; one that ends with .yaml is a file of its
+// tests.
 func konnectivity(t testing.TB, resources, components []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,8 +55,8 @@ var konnectivitySets = []struct {
 		"server/sidecar/components/http-connect-uds", "images"}},
 }
 
-// testKonnectivity has kube-apiserver try every object of konnectivity, and every pod that would be made of them at its level of Pod
-// Security. Static pods need what kubelet gives them: the network and directories of the node.
+// testKonnectivity has kube-apiserver try every object of konnectivity, and every pod that would be made of them at its
+// level of Pod Security. Static pods need what kubelet gives them: the network and directories of the node.
 func testKonnectivity(c *cluster) {
 	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: clusters-demo}\n")
 	// A dry run finds only what is there.
@@ -204,7 +205,8 @@ func checked(instance, due, modified string) []string {
 	}
 }
 
-// cronJob is what kube-state-metrics has of the CronJob of a namespace, and another one. The metrics differ in their other labels.
+// cronJob is what kube-state-metrics has of the CronJob of a namespace, and another one. The metrics differ in their
+// other labels.
 func cronJob(namespace string) []string {
 	return []string{
 		fmt.Sprintf(`kube_cronjob_created{namespace=%q,cronjob="konnectivity-certificates",pod="x"} 0x4320`, namespace),
@@ -217,8 +219,8 @@ func succeeded(namespace, at string) string {
 	return fmt.Sprintf(`kube_cronjob_status_last_successful_time{namespace=%q,cronjob="konnectivity-certificates",pod="y"} %s`, namespace, at)
 }
 
-// TestKonnectivityAlerts: by Prometheus' own engine, each alert fires when it shall and not otherwise. That for missing agents compares them
-// with the number of kube-apiservers, which a wrong count of servers cannot change.
+// TestKonnectivityAlerts: by Prometheus' own engine, each alert fires when it shall and not otherwise. That for missing
+// agents compares them with the number of kube-apiservers, which a wrong count of servers cannot change.
 func TestKonnectivityAlerts(t *testing.T) {
 	t.Parallel()
 	type evaluation struct {

@@ -28,8 +28,8 @@ func parseMetrics(text string) (families, error) {
 	return parser.TextToMetricFamilies(strings.NewReader(text))
 }
 
-// testMetrics scrapes the server as Prometheus does, with the rights and the account of the component monitoring, and kube-apiserver: each
-// metric that an alert or the dashboard asks for is there, with the labels that they want of it.
+// testMetrics scrapes the server as Prometheus does, with the rights and the account of the component monitoring, and
+// kube-apiserver: each metric that an alert or the dashboard asks for is there, with the labels that they want of it.
 func testMetrics(c *cluster) {
 	text := render(c, variant{components: []string{"monitoring"}})
 	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: monitoring}\n---\n" +
@@ -64,7 +64,8 @@ func testMetrics(c *cluster) {
 // byPrometheus are the labels that it gives to what it scrapes, or that belong to a part of a histogram.
 var byPrometheus = []string{"__name__", "job", "namespace", "instance", "le"}
 
-// missing is what a query asks for and nobody has. What the owner of a metric says is not known to this test without a scrape of it.
+// missing is what a query asks for and nobody has. What the owner of a metric says is not known to this test without a
+// scrape of it.
 func (q question) missing(watched map[string]string, scraped map[string]families) []error {
 	var problems []error
 	for _, s := range q.Selectors {
@@ -103,8 +104,8 @@ func (q question) missing(watched map[string]string, scraped map[string]families
 	return problems
 }
 
-// haveRejected makes a priority level without seats, of which a request gets one only while no other has it, and waits until the server has
-// answered 429: until then there is no metric of rejected requests.
+// haveRejected makes a priority level without seats, of which a request gets one only while no other has it, and waits
+// until the server has answered 429: until then there is no metric of rejected requests.
 func (c *cluster) haveRejected() {
 	c.apply(`apiVersion: v1
 kind: ServiceAccount

@@ -32,8 +32,8 @@ import (
 // left is what the kit's files have where a project's name, namespace or API is meant.
 var left = regexp.MustCompile(`(^|["'=/( ])apiserver([-./:"' ]|$)|^system$|\bGROUP\b|\bNAMES\b`)
 
-// nameProblems: everything that a cluster has once has the project's name, by which two projects do not meet, and so has every
-// object's label; and no placeholder is left.
+// nameProblems: everything that a cluster has once has the project's name, by which two projects do not meet, and so
+// has every object's label; and no placeholder is left.
 func nameProblems(r rendered) []string {
 	var problems []string
 	name := service(r, r.objects).Name
@@ -125,8 +125,8 @@ func TestProjectsInOneNamespace(t *testing.T) {
 	}
 }
 
-// selectors returns the selectors of pods and Services in the object's own namespace, except those for all of them. matchLabelKeys narrows the
-// ones of topologySpreadConstraints to the pods of a Deployment's revision.
+// selectors returns the selectors of pods and Services in the object's own namespace, except those for all of them.
+// matchLabelKeys narrows the ones of topologySpreadConstraints to the pods of a Deployment's revision.
 func selectors(t *testing.T, obj *unstructured.Unstructured) []labels.Selector {
 	t.Helper()
 	var out []labels.Selector
@@ -181,7 +181,8 @@ func TestCertManager(t *testing.T) {
 	}
 }
 
-// TestAlerts: no alert names a namespace, and that of kube-apiserver looks for the APIServices of the project and no others.
+// TestAlerts: no alert names a namespace, and that of kube-apiserver looks for the APIServices of the project and no
+// others.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	objects := parse(t, render(t, variant{components: []string{"monitoring"}}))

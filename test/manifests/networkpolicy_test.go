@@ -49,7 +49,8 @@ func opens(ports []networkingv1.NetworkPolicyPort, to peer, port int32, protocol
 	})
 }
 
-// allowed does what a network plugin does for one direction: who is selected by no policy is free, else one rule must allow it.
+// allowed does what a network plugin does for one direction: who is selected by no policy is free, else one rule must
+// allow it.
 func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType, from, to peer, port int32, protocol corev1.Protocol) bool {
 	t.Helper()
 	subject, other := to, from

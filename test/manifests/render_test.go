@@ -46,8 +46,8 @@ func overlays(t testing.TB, project string) []string {
 	return slices.DeleteFunc(folders(t, project), func(name string) bool { return name == "api" || name == "names" })
 }
 
-// variants are all overlays, the base of the sample, every component on it, and on a StatefulSet those components that change
-// the workload.
+// variants are all overlays, the base of the sample, every component on it, and on a StatefulSet those components that
+// change the workload.
 func variants(t testing.TB) []variant {
 	t.Helper()
 	out := []variant{{name: "base"}}

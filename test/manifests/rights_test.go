@@ -29,8 +29,8 @@ func ofEnvironment(components ...string) variant {
 		envtest.Namespace, strings.TrimSuffix(envtest.ServiceName, "apiserver"))}
 }
 
-// testServerRights runs the server with the rights of the manifests, has it do all that it can do in a cluster, and compares:
-// nothing was forbidden, and no right is left over.
+// testServerRights runs the server with the rights of the manifests, has it do all that it can do in a cluster, and
+// compares: nothing was forbidden, and no right is left over.
 func testServerRights(c *cluster) {
 	text := render(c, ofEnvironment())
 	c.apply(c.pick(text, "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"))

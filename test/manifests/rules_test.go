@@ -52,8 +52,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// namespaceProblems: each object says where it is, one only is in kube-system, and the namespace is restricted but in the
-// exception.
+// namespaceProblems: each object says where it is, one only is in kube-system, and the namespace is restricted but in
+// the exception.
 func namespaceProblems(r rendered) []string {
 	var problems []string
 	clusterScoped := map[string]bool{

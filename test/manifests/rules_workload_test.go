@@ -66,7 +66,8 @@ func selectorOf(t testing.TB, s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// replicaProblems: a StatefulSet has one replica, that of high availability two on two nodes, and no fewer in a rollout.
+// replicaProblems: a StatefulSet has one replica, that of high availability two on two nodes, and no fewer in a
+// rollout.
 func replicaProblems(r rendered) []string {
 	var problems []string
 	for _, s := range only[appsv1.StatefulSet](r, r.objects, "StatefulSet") {
@@ -92,8 +93,8 @@ func replicaProblems(r rendered) []string {
 	return problems
 }
 
-// serverRights lists every right that is bound to the server's ServiceAccount: by ClusterRoles that are here, and the names of
-// others.
+// serverRights lists every right that is bound to the server's ServiceAccount: by ClusterRoles that are here, and the
+// names of others.
 func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	roles := map[string][]rbacv1.PolicyRule{}
@@ -162,8 +163,8 @@ func readFile(t testing.TB, path string) string {
 	return string(data)
 }
 
-// TestKustomizations: every file of manifests is used, each kustomization does what its place is for, and no field is there that
-// kustomize gives up.
+// TestKustomizations: every file of manifests is used, each kustomization does what its place is for, and no field is
+// there that kustomize gives up.
 func TestKustomizations(t *testing.T) {
 	t.Parallel()
 	common := []string{"apiVersion", "kind", "resources"}

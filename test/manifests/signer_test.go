@@ -11,7 +11,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// TestSigner: with the component in docs/remote-signer.md both the Job and the CronJob ask the signer, with the Secret that it names.
+// TestSigner: with the component in docs/remote-signer.md both the Job and the CronJob ask the signer, with the Secret
+// that it names.
 func TestSigner(t *testing.T) {
 	t.Parallel()
 	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "remote-signer.md")), "```yaml\n# signer/kustomization.yaml\n")

@@ -32,8 +32,9 @@ func TestRollout(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		network envtest.Network
-		// kube-apiserver picks the endpoint for each request, so that of a server that is not ready gets none, and its connection is idle when
-		// it is closed. Behind a ClusterIP it knows one address, whose connection it uses until it is closed.
+		// kube-apiserver picks the endpoint for each request, so that of a server that is not ready gets none, and its
+		// connection is idle when it is closed. Behind a ClusterIP it knows one address, whose connection it uses until
+		// it is closed.
 		tolerate func(method string, err error) bool
 	}{
 		{envtest.EndpointRouting, nil},
@@ -86,7 +87,8 @@ type routes struct {
 	ready map[*envtest.Server]bool // the endpoints
 }
 
-// followReadiness probes each server on its own, as a kubelet does: one that answers late does not hold up the notice of another.
+// followReadiness probes each server on its own, as a kubelet does: one that answers late does not hold up the notice
+// of another.
 func followReadiness(t *testing.T, e *envtest.Environment) *routes {
 	r := &routes{t: t, e: e, ready: map[*envtest.Server]bool{}}
 	var probes sync.WaitGroup

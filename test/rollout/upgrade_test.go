@@ -19,9 +19,10 @@ import (
 	"example.com/extension-apiserver/test/rollout/load"
 )
 
-// TestUpgrade upgrades the control plane to the next minor version and replaces our servers by others with newer libraries, in both orders, under load:
-// one kube-apiserver is replaced while requests and watches go through the other. The newer libraries are the kit's; the servers begin with those of the
-// first patch of their minor version, the oldest with which the kit compiles.
+// TestUpgrade upgrades the control plane to the next minor version and replaces our servers by others with newer
+// libraries, in both orders, under load: one kube-apiserver is replaced while requests and watches go through the
+// other. The newer libraries are the kit's; the servers begin with those of the first patch of their minor version, the
+// oldest with which the kit compiles.
 func TestUpgrade(t *testing.T) {
 	from, to := envtest.Minor(), envtest.DefaultMinor
 	if from == to {

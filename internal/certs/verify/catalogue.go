@@ -64,8 +64,8 @@ var checks = []Check[*target]{
 	{AllowedName, certified(checkAllowedName)},
 }
 
-// AllowedName is about files here, where a flag says the allowed names, and in a running cluster about its ConfigMap: an ID
-// means one thing.
+// AllowedName is about files here, where a flag says the allowed names, and in a running cluster about its ConfigMap:
+// an ID means one thing.
 var AllowedName = Rule{"P01", []Severity{Error},
 	"the front proxy's common name is not among --requestheader-allowed-names, so API servers refuse whom it names",
 	"issue it again with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}

@@ -7,6 +7,6 @@
 //
 // Every verdict is that of crypto/x509: whatever it refuses is a finding of severity error.
 //
-// What can be found is one table, in catalogue.go. Other packages have checks of their own: they make them with NewCheck, do them with
-// Run, and report them with NewReport.
+// What can be found is one table, in catalogue.go. Other packages have checks of their own: they make them with
+// NewCheck, do them with Run, and report them with NewReport.
 package verify

@@ -22,7 +22,8 @@ type example struct {
 	text  string   // in the evidence of one of them
 }
 
-// examples hold for each rule and each of its severities a directory where it is found, and near misses where it is not.
+// examples hold for each rule and each of its severities a directory where it is found, and near misses where it is
+// not.
 var examples = []example{
 	{name: "new serving pair", dir: "serving", files: goodServing},
 	{name: "new front proxy pair", dir: "front-proxy-client", files: goodClient},

@@ -14,7 +14,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestExpirationsOf: a rotation under way. Each CA is there once with all that trust it, and each certificate knows its CA.
+// TestExpirationsOf: a rotation under way. Each CA is there once with all that trust it, and each certificate knows its
+// CA.
 func TestExpirationsOf(t *testing.T) {
 	f := newFixture(t)
 	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: func() time.Time { return epoch.Add(100*day - certs.CALifetime) }})

@@ -20,8 +20,8 @@ import (
 var extensions = []string{".crt", ".cert", ".cer", ".pem", ".key"}
 
 // filesBelow returns path itself if it is a file, and otherwise the files named like certificates and keys in it and
-// all below it, by name. It passes over names that begin with "..", which hold the same again (see certs.WriteFiles). A path
-// that does not exist, and a directory with no such file, is an error.
+// all below it, by name. It passes over names that begin with "..", which hold the same again (see certs.WriteFiles). A
+// path that does not exist, and a directory with no such file, is an error.
 func filesBelow(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

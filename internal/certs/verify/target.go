@@ -33,8 +33,8 @@ type target struct {
 	unchecked  bool   // no file holds a CA that could have signed it
 }
 
-// passedOver are the directories into which a CA is moved that is replaced, and in which certgen request keeps a key that has no
-// certificate yet.
+// passedOver are the directories into which a CA is moved that is replaced, and in which certgen request keeps a key
+// that has no certificate yet.
 func passedOver(dir string) bool { return certs.IsAside(dir) || filepath.Base(dir) == certs.PendingDir }
 
 // load groups the files below paths by certificate, in the order of the paths, those of a directory by name.
@@ -151,7 +151,8 @@ func (t *target) files() []*pemFile {
 	return out
 }
 
-// verify asks the verifier of the peers. Names are another matter, see checkServerName, so that both can be found wrong.
+// verify asks the verifier of the peers. Names are another matter, see checkServerName, so that both can be found
+// wrong.
 func (t *target) verify() {
 	if t.leaf == nil || !t.purpose.leaf() {
 		return

@@ -76,8 +76,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// accepted does what the peers do, from the files up: what loads a pair, what kube-aggregator does with a caBundle, what
-// the request-header authenticator does with a client certificate.
+// accepted does what the peers do, from the files up: what loads a pair, what kube-aggregator does with a caBundle,
+// what the request-header authenticator does with a client certificate.
 func accepted(dir string, c Checked, opts Options) error {
 	now := opts.Now
 	if now.IsZero() {

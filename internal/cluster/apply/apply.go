@@ -42,12 +42,13 @@ type Options struct {
 	Store   certs.Store // in the place of Dir
 	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
 	DryRun  DryRun      // empty means DryRunNone
-	// ForceConflicts takes fields from other managers. An injector would write its own caBundle again, so it does not help against that.
+	// ForceConflicts takes fields from other managers. An injector would write its own caBundle again, so it does not
+	// help against that.
 	ForceConflicts bool
 	// ClearInsecure sets insecureSkipTLSVerify to false in the same write.
 	ClearInsecure bool
-	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need, and adds those alone that vouch for
-	// the certificate.
+	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need, and adds
+	// those alone that vouch for the certificate.
 	KeepTrust bool
 	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
 	// is not trusted yet.
@@ -143,8 +144,9 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	return plan, nil
 }
 
-// Apply writes what the plan says: with the field manager certgen, every object first as a dry run of the server, so that
-// a write that is refused leaves the cluster as it was. After an error the plan has the items before the one that could not be written.
+// Apply writes what the plan says: with the field manager certgen, every object first as a dry run of the server, so
+// that a write that is refused leaves the cluster as it was. After an error the plan has the items before the one that
+// could not be written.
 func (c Client) Apply(ctx context.Context, plan *Plan) error {
 	for _, dryRun := range []bool{true, false} {
 		if plan.dryRun == DryRunClient || plan.dryRun == DryRunServer && !dryRun {
@@ -170,8 +172,8 @@ func (c Client) Apply(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed meanwhile, as the status of an
-// APIService does at any time. What was written before that is in the last plan too.
+// PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed
+// meanwhile, as the status of an APIService does at any time. What was written before that is in the last plan too.
 func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (plan *Plan, err error) {
 	done := []certs.Item{} // by tries that met a change too; never null in JSON
 	err = retry.OnError(changedBackoff, Changed, func() error {
@@ -189,7 +191,8 @@ func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (
 	return plan, err
 }
 
-// Merge adds to items, in place, and says once of each object what was done about it: that it is right now is no news after it was changed.
+// Merge adds to items, in place, and says once of each object what was done about it: that it is right now is no news
+// after it was changed.
 func Merge(items []certs.Item, more ...certs.Item) []certs.Item {
 	for _, item := range more {
 		i := slices.IndexFunc(items, func(before certs.Item) bool { return before.Path == item.Path })
@@ -205,11 +208,12 @@ func Merge(items []certs.Item, more ...certs.Item) []certs.Item {
 	return items
 }
 
-// changedBackoff takes six seconds: each kube-apiserver writes the status of an APIService whose endpoints come or go, several times a second
-// for a second or two.
+// changedBackoff takes six seconds: each kube-apiserver writes the status of an APIService whose endpoints come or go,
+// several times a second for a second or two.
 var changedBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 10}
 
-// Changed is true for a write that was refused because the object had changed: what it is now decides. Another manager's field is another matter.
+// Changed is true for a write that was refused because the object had changed: what it is now decides. Another
+// manager's field is another matter.
 func Changed(err error) bool {
 	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }

@@ -287,7 +287,8 @@ func TestApplyTriesFirst(t *testing.T) {
 	}
 }
 
-// TestPlanAndApply: what changed between plan and write is planned again, and shown; a field of another manager is refused at once.
+// TestPlanAndApply: what changed between plan and write is planned again, and shown; a field of another manager is
+// refused at once.
 func TestPlanAndApply(t *testing.T) {
 	resource := schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
 	others := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.caBundle"}}, "conflict with helm")
@@ -319,7 +320,8 @@ func TestPlanAndApply(t *testing.T) {
 	}
 }
 
-// TestPlanAndApplyReports: what was written before another object changed is in the report, whatever became of the tries after it.
+// TestPlanAndApplyReports: what was written before another object changed is in the report, whatever became of the
+// tries after it.
 func TestPlanAndApplyReports(t *testing.T) {
 	dir, caBundle := applyDir(t)
 	first, second := clustertest.APIService("v1.g.example.com", nil), clustertest.APIService("v2.g.example.com", nil)
@@ -396,7 +398,8 @@ func TestChangeCABundle(t *testing.T) {
 	}
 }
 
-// TestChangeCABundleInsecure: an APIService with insecureSkipTLSVerify is refused before a CA is added, and passed over when one is taken out.
+// TestChangeCABundleInsecure: an APIService with insecureSkipTLSVerify is refused before a CA is added, and passed over
+// when one is taken out.
 func TestChangeCABundleInsecure(t *testing.T) {
 	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
 	insecure := clustertest.APIService("v2.g.example.com", nil)

@@ -23,8 +23,9 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// The times of the Lease. A kube-apiserver that restarts, as the only one does for half a minute, takes it from nobody. Who was killed keeps it
-// for leaseDuration; who finds it taken waits a little longer than that and no more, since a rotation can take days.
+// The times of the Lease. A kube-apiserver that restarts, as the only one does for half a minute, takes it from nobody.
+// Who was killed keeps it for leaseDuration; who finds it taken waits a little longer than that and no more, since a
+// rotation can take days.
 const (
 	leaseDuration = 45 * time.Second
 	leaseRenew    = 40 * time.Second
@@ -37,8 +38,8 @@ var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not answer
 // LeaseName is that of the Lease in the namespace of the Service which whoever changes its certificates holds.
 func LeaseName(s certs.Service) string { return s.Name + "-certgen" }
 
-// Exclusive calls do while this process holds the Lease of the Service. Its context ends when the Lease is lost, before anybody else can have it.
-// A Lease that somebody else keeps is *certs.RefusedError.
+// Exclusive calls do while this process holds the Lease of the Service. Its context ends when the Lease is lost, before
+// anybody else can have it. A Lease that somebody else keeps is *certs.RefusedError.
 func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error {
 	if err := c.mayLease(ctx, s); err != nil {
 		return err
@@ -93,8 +94,8 @@ func release(lock *resourcelock.LeaseLock) {
 	}
 }
 
-// mayLease finds what the elector would only log, again and again: a missing right or namespace. It makes the Lease, which nobody holds then,
-// because the right to update it can only be tried on one that is there.
+// mayLease finds what the elector would only log, again and again: a missing right or namespace. It makes the Lease,
+// which nobody holds then, because the right to update it can only be tried on one that is there.
 func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 	leases := c.Core.CoordinationV1().Leases(s.Namespace)
 	lease, err := leases.Get(ctx, LeaseName(s), metav1.GetOptions{})

@@ -37,8 +37,8 @@ func TestLeaseGivenBack(t *testing.T) {
 	}
 }
 
-// TestLeaseOutage: a kube-apiserver that answers nothing, for as long as its restart takes, takes the Lease from nobody. When it is
-// away for longer, the context is cancelled before another process can acquire the Lease.
+// TestLeaseOutage: a kube-apiserver that answers nothing, for as long as its restart takes, takes the Lease from
+// nobody. When it is away for longer, the context is cancelled before another process can acquire the Lease.
 func TestLeaseOutage(t *testing.T) {
 	for outage, want := range map[time.Duration]error{35 * time.Second: nil, 2 * leaseDuration: errLeaseLost} {
 		t.Run(outage.String(), func(t *testing.T) {

@@ -97,7 +97,8 @@ func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, 
 	return nil
 }
 
-// pairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and the CAs.
+// pairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and
+// the CAs.
 func (s *Source) pairData() (map[string][]byte, error) {
 	key, err := certs.ParsePrivateKey(s.key)
 	if err != nil {
@@ -114,8 +115,8 @@ func (s *Source) pairData() (map[string][]byte, error) {
 	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()}, nil
 }
 
-// refuseFaulty refuses a pair's directory in which certgen verify finds an error. Any common name will do for a front proxy: what is allowed is
-// not known here.
+// refuseFaulty refuses a pair's directory in which certgen verify finds an error. Any common name will do for a front
+// proxy: what is allowed is not known here.
 func refuseFaulty(dir string, now time.Time) error {
 	report, err := verify.Paths([]string{filepath.Join(dir, certs.CertFile)}, verify.Options{AllowedNames: []string{}, Now: now})
 	if err != nil {

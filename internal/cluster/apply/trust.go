@@ -24,10 +24,11 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired CAs, and takes others
-// out; what else is there stays. All writes are tried as a dry run before the first one, and each is refused when the APIService changed
-// meanwhile. One that needs no change and is owned by certgen is left alone. *OwnedError, joined for all, tells who else keeps the field; CAs are
-// then taken out of none, and added where they can be, which breaks nothing.
+// ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired
+// CAs, and takes others out; what else is there stays. All writes are tried as a dry run before the first one, and each
+// is refused when the APIService changed meanwhile. One that needs no change and is owned by certgen is left alone.
+// *OwnedError, joined for all, tells who else keeps the field; CAs are then taken out of none, and added where they can
+// be, which breaks nothing.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
 	plan, found := &Plan{}, false
 	refused := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
@@ -43,15 +44,16 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 	return errors.Join(refused, c.Apply(ctx, plan))
 }
 
-// FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and created again, and
-// returns what it wrote. Nothing works there that could break.
+// FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and
+// created again, and returns what it wrote. Nothing works there that could break.
 func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) ([]certs.Item, error) {
 	return c.writeCABundles(ctx, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		return cas, len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify
 	})
 }
 
-// TakeOverCABundles makes certgen the owner of caBundles that other field managers own, with the CAs that are there, and returns what it wrote.
+// TakeOverCABundles makes certgen the owner of caBundles that other field managers own, with the CAs that are there,
+// and returns what it wrote.
 func (c Client) TakeOverCABundles(ctx context.Context, s certs.Service) ([]certs.Item, error) {
 	return c.writeCABundles(ctx, Options{Service: s, ForceConflicts: true}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		there := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
@@ -75,7 +77,8 @@ func (c Client) writeCABundles(ctx context.Context, o Options, want bundleFor) (
 	return done, err
 }
 
-// planCABundles decides for every APIService of the Service what its caBundle shall be, unless it is left alone, and refuses for all together.
+// planCABundles decides for every APIService of the Service what its caBundle shall be, unless it is left alone, and
+// refuses for all together.
 func (c Client) planCABundles(ctx context.Context, plan *Plan, o Options, want bundleFor) error {
 	all, err := c.APIServices(ctx, o.Service)
 	if err != nil {
@@ -135,7 +138,8 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	case len(others) > 0 && o.ForceConflicts:
 		change.Reason = "its caBundle is owned by " + strings.Join(others, ", ")
 		if bytes.Equal(a.Spec.CABundle, caBundle[0]) {
-			// To apply the bytes that are there is no conflict, whatever is forced, and leaves two owners. A newline means nothing.
+			// To apply the bytes that are there is no conflict, whatever is forced, and leaves two owners. A newline
+			// means nothing.
 			caBundle = [][]byte{append([]byte("\n"), caBundle[0]...), caBundle[0]}
 		}
 	case !ours:
@@ -155,8 +159,8 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	return change, nil
 }
 
-// applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server from creating an APIService
-// that is gone; its resourceVersion from undoing what somebody else did to it meanwhile.
+// applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server
+// from creating an APIService that is gone; its resourceVersion from undoing what somebody else did to it meanwhile.
 func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options, dryRun bool) error {
 	version := a.ResourceVersion
 	for _, data := range writes {
@@ -176,8 +180,8 @@ func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIServic
 	return nil
 }
 
-// MayChangeTrust has the cluster try, for each APIService of the Service, to apply the caBundle that it has, and stores nothing: a missing right
-// is found before a rotation begins.
+// MayChangeTrust has the cluster try, for each APIService of the Service, to apply the caBundle that it has, and stores
+// nothing: a missing right is found before a rotation begins.
 func (c Client) MayChangeTrust(ctx context.Context, s certs.Service) error {
 	return retry.OnError(changedBackoff, Changed, func() error {
 		all, err := c.APIServices(ctx, s)
@@ -210,8 +214,8 @@ func explainConflict(err error) error {
 	return err
 }
 
-// sameSet compares as sets: the order of CAs, and text around them, mean nothing. A caBundle that cannot be read strictly is
-// never the same.
+// sameSet compares as sets: the order of CAs, and text around them, mean nothing. A caBundle that cannot be read
+// strictly is never the same.
 func sameSet(caBundle []byte, bundle certs.Bundle) bool {
 	have, err := certs.ParseBundle(caBundle)
 	return err == nil && len(have.Without(bundle...)) == 0 && len(bundle.Without(have...)) == 0
@@ -280,10 +284,10 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 	return errors.Join(errs...)
 }
 
-// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed in place:
-// API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict, since a CA
-// that somebody added must not be lost. Where it is right already nothing is written. With metav1.DryRunAll the cluster tries the write, of what
-// is there too, and stores nothing.
+// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed
+// in place: API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict,
+// since a CA that somebody added must not be lost. Where it is right already nothing is written. With metav1.DryRunAll
+// the cluster tries the write, of what is there too, and stores nothing.
 func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle, dryRun ...string) error {
 	cm, err := c.TrustConfigMap(ctx)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TestChangeFrontProxyCAs takes one CA out of the ConfigMap, or puts it back, by one update that a change in between makes fail.
+// TestChangeFrontProxyCAs takes one CA out of the ConfigMap, or puts it back, by one update that a change in between
+// makes fail.
 func TestChangeFrontProxyCAs(t *testing.T) {
 	var cas certs.Bundle
 	for range 3 {

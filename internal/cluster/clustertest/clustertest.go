@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest has the fixtures that the tests of internal/cluster, of the packages below it and of internal/rotation share.
+// Package clustertest has the fixtures that the tests of internal/cluster, of the packages below it and of
+// internal/rotation share.
 package clustertest
 
 import (

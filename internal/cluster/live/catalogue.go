@@ -9,8 +9,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// checks is all that can be found in a running cluster: K01 to K12 on the way from kube-apiserver to the servers, P01 to
-// P11 about the front proxy. P01 is the rule of the checks of files, which read the allowed names from a flag.
+// checks is all that can be found in a running cluster: K01 to K12 on the way from kube-apiserver to the servers, P01
+// to P11 about the front proxy. P01 is the rule of the checks of files, which read the allowed names from a flag.
 var checks = []verify.Check[*observed]{
 	verify.NewCheck("K01", checkInsecure,
 		"an APIService has insecureSkipTLSVerify, so kube-apiserver sends users' requests to whoever answers",
@@ -54,7 +54,8 @@ var checks = []verify.Check[*observed]{
 		"compare the ConfigMap's CAs and allowed names with the certificate, and the server's rights to read it", verify.Error, verify.Warning),
 }
 
-// Rules returns the rules of the checks of a running cluster that checks of files do not have, in the order of their IDs.
+// Rules returns the rules of the checks of a running cluster that checks of files do not have, in the order of their
+// IDs.
 func Rules() []verify.Rule {
 	return slices.DeleteFunc(verify.RulesOf(checks), func(r verify.Rule) bool { return r.ID == verify.AllowedName.ID })
 }

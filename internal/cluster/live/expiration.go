@@ -22,10 +22,11 @@ const (
 	fixClientCA  = "put its successor beside it in kube-apiserver's --client-ca-file, and give its users new certificates"
 )
 
-// Expirations says when the certificates end that the endpoints of the Service serve and the Secret stores, and the CAs that
-// APIServices, Secret and trust ConfigMap hold, in their caBundle, ca.crt and the keys for the front proxy and for users. They are
-// read as Check reads them; Dir and ProxyClient are not for it. What cannot be read has the state error. An endpoint
-// that is not ready and does not answer is passed over: its process reads its certificate when it starts.
+// Expirations says when the certificates end that the endpoints of the Service serve and the Secret stores, and the CAs
+// that APIServices, Secret and trust ConfigMap hold, in their caBundle, ca.crt and the keys for the front proxy and for
+// users. They are read as Check reads them; Dir and ProxyClient are not for it. What cannot be read has the state
+// error. An endpoint that is not ready and does not answer is passed over: its process reads its certificate when it
+// starts.
 func Expirations(ctx context.Context, c *cluster.Cluster, o Options, e verify.ExpirationOptions) (*verify.ExpirationReport, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -77,7 +77,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestExpirationsDials: the endpoint is dialled with the Service's name, and an expired certificate is seen all the same.
+// TestExpirationsDials: the endpoint is dialled with the Service's name, and an expired certificate is seen all the
+// same.
 func TestExpirationsDials(t *testing.T) {
 	f := newFixture(t)
 	asked := make(chan string, 4)

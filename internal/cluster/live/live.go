@@ -72,9 +72,9 @@ type probe struct {
 	err      error
 }
 
-// Check looks at a running cluster as kube-aggregator and the API servers do, with the bytes that are there, and returns
-// what is wrong. It changes nothing. What the cluster does not answer that decides about everything else is an error:
-// its APIServices and endpoints.
+// Check looks at a running cluster as kube-aggregator and the API servers do, with the bytes that are there, and
+// returns what is wrong. It changes nothing. What the cluster does not answer that decides about everything else is an
+// error: its APIServices and endpoints.
 func Check(ctx context.Context, c *cluster.Cluster, o Options) (*verify.Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -139,7 +139,8 @@ func (o *observed) trusted() certs.Bundle {
 	return all
 }
 
-// ask asks each kube-apiserver for each APIService. Where the single ones are not known, the one of Config speaks for all.
+// ask asks each kube-apiserver for each APIService. Where the single ones are not known, the one of Config speaks for
+// all.
 func ask(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APIService) []answer {
 	urls, err := c.KubeAPIServers(ctx)
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's server has agents, and each agent all
-// servers. What servers and agents know of each other is compared with the number of kube-apiservers, because with a wrong count
-// they agree, and a kube-apiserver has no agent. It changes nothing.
+// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's server has agents, and each
+// agent all servers. What servers and agents know of each other is compared with the number of kube-apiservers, because
+// with a wrong count they agree, and a kube-apiserver has no agent. It changes nothing.
 package live
 
 import (
@@ -124,7 +124,8 @@ func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) 
 	return out, nil
 }
 
-// URL is a server or agent whose metrics are at a URL, such as http://127.0.0.1:8134/metrics on the node of a static pod.
+// URL is a server or agent whose metrics are at a URL, such as http://127.0.0.1:8134/metrics on the node of a static
+// pod.
 func URL(client *http.Client, url string) Target {
 	return Target{url, func(ctx context.Context) ([]byte, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

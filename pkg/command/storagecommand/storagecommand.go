@@ -38,8 +38,8 @@ as the user of the server and on its machine or in its container.`,
 	return cmd, nil
 }
 
-// runOnStorage adds the flags that say where the storage of a server is and in which format the result is printed, and has the
-// command run with them.
+// runOnStorage adds the flags that say where the storage of a server is and in which format the result is printed, and
+// has the command run with them.
 func runOnStorage(cmd *cobra.Command, options *apiserver.Options, run func(*cobra.Command, storage.Target, cli.Format) error) {
 	var format cli.Format
 	cmd.Flags().AddFlagSet(options.StorageFlags())

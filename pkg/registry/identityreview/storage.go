@@ -3,8 +3,8 @@
 // Package identityreview serves the virtual kind IdentityReview: it answers a create with what this server saw of the
 // caller and stores nothing.
 //
-// pkg/apiserver serves it where an API asks for it; it calls internal/authentication for the evidence that came with the
-// request.
+// pkg/apiserver serves it where an API asks for it; it calls internal/authentication for the evidence that came with
+// the request.
 package identityreview
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package strategy holds what the strategies of all kinds have in common, so that the strategy of a kind says only what is
-// special about it. The packages of the kinds embed it; it calls the registry of k8s.io/apiserver.
+// Package strategy holds what the strategies of all kinds have in common, so that the strategy of a kind says only what
+// is special about it. The packages of the kinds embed it; it calls the registry of k8s.io/apiserver.
 package strategy
 
 import (
@@ -42,8 +42,8 @@ func (Base) AllowUnconditionalUpdate(context.Context) bool { return true }
 // Canonicalize implements rest.RESTCreateStrategy and rest.RESTUpdateStrategy.
 func (Base) Canonicalize(runtime.Object) {}
 
-// WarningsOnCreate implements rest.RESTCreateStrategy. It warns of finalizers without a domain, as the API server does for custom
-// resources. Built-in kinds reject them.
+// WarningsOnCreate implements rest.RESTCreateStrategy. It warns of finalizers without a domain, as the API server does
+// for custom resources. Built-in kinds reject them.
 func (Base) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
 	return finalizerWarnings(obj, nil)
 }
@@ -80,8 +80,8 @@ func finalizerWarnings(obj, old runtime.Object) []string {
 	return warnings
 }
 
-// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors: 100 of them at most, and how
-// many more there are. old is nil on create.
+// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors: 100 of
+// them at most, and how many more there are. old is nil on create.
 func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {
 	op := operation.Create
 	if old != nil {
@@ -90,7 +90,8 @@ func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten 
 	return first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.DeclarativeValidationConfig{}))
 }
 
-// maxErrors is the number of errors in a response. The time that the library takes to join n of them grows with the square of n.
+// maxErrors is the number of errors in a response. The time that the library takes to join n of them grows with the
+// square of n.
 const maxErrors = 100
 
 // first returns the first errors, and one that says how many more there are.

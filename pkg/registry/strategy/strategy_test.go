@@ -54,7 +54,8 @@ func gadget(purpose string, precision int32) *workshop.Gadget {
 	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
 }
 
-// TestBase: the defaults of a kind. No PUT creates, a PUT without a resourceVersion is accepted, and there are no warnings.
+// TestBase: the defaults of a kind. No PUT creates, a PUT without a resourceVersion is accepted, and there are no
+// warnings.
 func TestBase(t *testing.T) {
 	b := newBase()
 	if b.AllowCreateOnUpdate(t.Context()) {

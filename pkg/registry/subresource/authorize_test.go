@@ -86,7 +86,8 @@ func answer(t *testing.T, err error) (int32, string) {
 	return status.Status().Code, status.Status().Message
 }
 
-// TestEnsureAuthorizedQuestion: the question is about the object of the request, with the verb and subresource that are asked for.
+// TestEnsureAuthorizedQuestion: the question is about the object of the request, with the verb and subresource that are
+// asked for.
 func TestEnsureAuthorizedQuestion(t *testing.T) {
 	for _, tc := range []struct {
 		verb, subresource string
@@ -110,7 +111,8 @@ func TestEnsureAuthorizedQuestion(t *testing.T) {
 	}
 }
 
-// TestEnsureAuthorizedFailsClosed: without an authorizer, or without a resource, the answer is an error and not a panic.
+// TestEnsureAuthorizedFailsClosed: without an authorizer, or without a resource, the answer is an error and not a
+// panic.
 func TestEnsureAuthorizedFailsClosed(t *testing.T) {
 	var asked []authorizer.Attributes
 	yes := answering(authorizer.DecisionAllow, "", nil, &asked)

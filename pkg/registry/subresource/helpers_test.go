@@ -64,9 +64,10 @@ func TestMain(m *testing.M) {
 // stopEtcd stops what endpoint started.
 var stopEtcd = func() {}
 
-// endpoint starts an etcd for the whole package, in which each test has its own prefix: one that only this user can reach, and
-// that is fast because nothing of it has to last. The library's own (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per
-// test, on a port that is open to all. Streams are tested and fuzzed without any.
+// endpoint starts an etcd for the whole package, in which each test has its own prefix: one that only this user can
+// reach, and that is fast because nothing of it has to last. The library's own
+// (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per test, on a port that is open to all. Streams are tested
+// and fuzzed without any.
 var endpoint = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {

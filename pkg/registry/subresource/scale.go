@@ -21,15 +21,16 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Scaling is how a kind is scaled: kubectl scale and the HorizontalPodAutoscaler know autoscaling/v1 Scale, and nothing of
-// the kind.
+// Scaling is how a kind is scaled: kubectl scale and the HorizontalPodAutoscaler know autoscaling/v1 Scale, and nothing
+// of the kind.
 type Scaling struct {
 	// Scale returns the spec and the status of the scale of an object; its metadata is filled in.
 	Scale func(obj runtime.Object) *autoscalingv1.Scale
 	// SetReplicas sets the wish in an object.
 	SetReplicas func(obj runtime.Object, replicas int32)
-	// ReplicasPaths says where replicas is in each served version, so that who owns the field through the one resource owns it
-	// through the other. Errors name the fields of Scale if there is a version in which replicas is spec.replicas.
+	// ReplicasPaths says where replicas is in each served version, so that who owns the field through the one resource
+	// owns it through the other. Errors name the fields of Scale if there is a version in which replicas is
+	// spec.replicas.
 	ReplicasPaths managedfields.ResourcePathMappings
 }
 
@@ -41,7 +42,8 @@ func AddScaleToScheme(scheme *runtime.Scheme) {
 	}
 }
 
-// NewScale returns the storage of "<resource>/scale". The rules of the main resource hold for the object with the changed number.
+// NewScale returns the storage of "<resource>/scale". The rules of the main resource hold for the object with the
+// changed number.
 func NewScale(store *genericregistry.Store, scaling Scaling) rest.Storage {
 	scaleStore := *store
 	if v := scaling.version(); v != "" {
@@ -50,7 +52,8 @@ func NewScale(store *genericregistry.Store, scaling Scaling) rest.Storage {
 	return &scaleREST{&scaleStore, scaling}
 }
 
-// version is the version of the kind, of the highest priority, in which replicas has the place that it has in Scale, "" where there is none.
+// version is the version of the kind, of the highest priority, in which replicas has the place that it has in Scale, ""
+// where there is none.
 func (s Scaling) version() string {
 	var found string
 	for apiVersion, path := range s.ReplicasPaths {

@@ -19,8 +19,8 @@ func scaleScheme() *runtime.Scheme {
 	return scheme
 }
 
-// TestScale: the kind of the subresource scale is read and written in every encoding. The endpoints of the library convert
-// what is sent to the internal version of its group, so there has to be one, of the same form.
+// TestScale: the kind of the subresource scale is read and written in every encoding. The endpoints of the library
+// convert what is sent to the internal version of its group, so there has to be one, of the same form.
 func TestScale(t *testing.T) {
 	scheme := scaleScheme()
 	codecs := serializer.NewCodecFactory(scheme)

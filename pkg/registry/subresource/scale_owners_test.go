@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// inV1, inV2 and inScale are the field of replicas, as its owners have it in each form; purposeToo is another beside it.
+	// inV1, inV2 and inScale are the field of replicas, as its owners have it in each form; purposeToo is another
+	// beside it.
 	inV1       = `{"f:spec":{"f:precision":{}}}`
 	inV2       = `{"f:spec":{"f:places":{"f:wanted":{}}}}`
 	inScale    = `{"f:spec":{"f:replicas":{}}}`
@@ -110,7 +111,8 @@ func sorted(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return slices.SortedFunc(slices.Values(entries), func(a, b metav1.ManagedFieldsEntry) int { return strings.Compare(a.Manager, b.Manager) })
 }
 
-// TestScaleOwnersUnreadable: owners that cannot be read are an error, for to drop them would let anybody take the fields.
+// TestScaleOwnersUnreadable: owners that cannot be read are an error, for to drop them would let anybody take the
+// fields.
 func TestScaleOwnersUnreadable(t *testing.T) {
 	r, store := newScale(t, rules{})
 	create(t, store, "g", applier("a", "v1", inV1))

@@ -55,7 +55,8 @@ func scaleOf(g *workshop.Gadget) *autoscalingv1.Scale {
 	}
 }
 
-// TestScaleKind: clients that know no kind of this group, such as the HorizontalPodAutoscaler, find autoscaling/v1 Scale.
+// TestScaleKind: clients that know no kind of this group, such as the HorizontalPodAutoscaler, find autoscaling/v1
+// Scale.
 func TestScaleKind(t *testing.T) {
 	r := &scaleREST{}
 	for _, version := range []string{"v1", "v2"} {

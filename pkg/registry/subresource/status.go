@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package subresource holds the storage of the subresources that kinds have in common: status, scale, and those that connect
-// a stream, with the check of rights that these take. The packages of the kinds use it; it calls the registry of k8s.io/apiserver.
+// Package subresource holds the storage of the subresources that kinds have in common: status, scale, and those that
+// connect a stream, with the check of rights that these take. The packages of the kinds use it; it calls the registry
+// of k8s.io/apiserver.
 package subresource
 
 import (

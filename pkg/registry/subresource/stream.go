@@ -32,37 +32,37 @@ const (
 	streamCloseTimeout = 5 * time.Second
 )
 
-// Session talks with the client of a stream about the object of the name, which existed when the stream was opened. What it
-// returns is what the client is told at the end: nil is success; an error of the API, such as those of k8s.io/apimachinery's
-// api/errors, is its Status, wrapped or not; any other is 500 InternalError with its text.
+// Session talks with the client of a stream about the object of the name, which existed when the stream was opened.
+// What it returns is what the client is told at the end: nil is success; an error of the API, such as those of
+// k8s.io/apimachinery's api/errors, is its Status, wrapped or not; any other is 500 InternalError with its text.
 //
-// The context has the caller and the request, so that EnsureAuthorized answers for each further right when it is used: the
-// right to create the stream is not the right to get its object. It is done when the context of Connect is, which with this
-// kit's server is when the caller lost the right or the server stops; when Destroy is called; and when there was no input for
-// 4 hours. Then the session must return, because Destroy waits for it; reading fails at once, writing after 5 seconds. The
-// client is told why the context is done instead of what the session returned. A client that left does not end the context:
-// reading or writing tells it.
+// The context has the caller and the request, so that EnsureAuthorized answers for each further right when it is used:
+// the right to create the stream is not the right to get its object. It is done when the context of Connect is, which
+// with this kit's server is when the caller lost the right or the server stops; when Destroy is called; and when there
+// was no input for 4 hours. Then the session must return, because Destroy waits for it; reading fails at once, writing
+// after 5 seconds. The client is told why the context is done instead of what the session returned. A client that left
+// does not end the context: reading or writing tells it.
 //
-// The input is what the client sends. It ends with io.EOF when the client ends it or closes the stream. An error of it is to
-// be returned: it is the Status for a message of more than 32 KiB (413) or against the protocol (400), and it stays. The sum
-// of what a client sends is not bounded; bound what is kept of it, such as a line. Each write to the output or the error
-// output is a message, and waits for a client that reads slowly. Both take writes of several goroutines at a time. Nothing
-// may read or write after the session returned.
+// The input is what the client sends. It ends with io.EOF when the client ends it or closes the stream. An error of it
+// is to be returned: it is the Status for a message of more than 32 KiB (413) or against the protocol (400), and it
+// stays. The sum of what a client sends is not bounded; bound what is kept of it, such as a line. Each write to the
+// output or the error output is a message, and waits for a client that reads slowly. Both take writes of several
+// goroutines at a time. Nothing may read or write after the session returned.
 type Session func(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error
 
-// NewStream returns the storage of "<resource>/<name>", which connects clients with a session each: a WebSocket with the
-// protocols v5.channel.k8s.io and v4.channel.k8s.io of remotecommand (KEP-4006), which kubectl exec and client-go speak. The
-// store is that of the main resource. The caller needs the right to create the subresource, beside that to get it, with which
-// every WebSocket begins.
+// NewStream returns the storage of "<resource>/<name>", which connects clients with a session each: a WebSocket with
+// the protocols v5.channel.k8s.io and v4.channel.k8s.io of remotecommand (KEP-4006), which kubectl exec and client-go
+// speak. The store is that of the main resource. The caller needs the right to create the subresource, beside that to
+// get it, with which every WebSocket begins.
 //
-// What can be refused is refused before the upgrade: without the right (403), after Destroy (503), without the object (what
-// Get of the store returns), without the headers of a WebSocket or a known protocol (400).
+// What can be refused is refused before the upgrade: without the right (403), after Destroy (503), without the object
+// (what Get of the store returns), without the headers of a WebSocket or a known protocol (400).
 //
-// A session ends as the Session says, when the stream had no input for 4 hours (504), which is the kubelet's default for idle
-// streams, and when a message, or a fragment of one, is longer than 1 byte for the channel and 32 KiB (413), which is how
-// client-go sends its input. The client is told the Status and has 5 seconds to read it and hang up. The size of a terminal,
-// which clients may send, is ignored. Destroy ends the open sessions (503) and waits for them: a server waits for no
-// connection that was taken over.
+// A session ends as the Session says, when the stream had no input for 4 hours (504), which is the kubelet's default
+// for idle streams, and when a message, or a fragment of one, is longer than 1 byte for the channel and 32 KiB (413),
+// which is how client-go sends its input. The client is told the Status and has 5 seconds to read it and hang up. The
+// size of a terminal, which clients may send, is ignored. Destroy ends the open sessions (503) and waits for them: a
+// server waits for no connection that was taken over.
 func NewStream(store interface {
 	rest.Storage
 	rest.Getter

@@ -62,7 +62,8 @@ type told struct {
 	status *metav1.Status
 }
 
-// hearAll reads until the server closes the connection, which it must do. It fails where a frame is none of the protocol.
+// hearAll reads until the server closes the connection, which it must do. It fails where a frame is none of the
+// protocol.
 func hearAll(t *testing.T, conn net.Conn) told {
 	t.Helper()
 	reader := bufio.NewReader(conn)
@@ -117,8 +118,8 @@ func hearAll(t *testing.T, conn net.Conn) told {
 	}
 }
 
-// gone tells the end of a connection. What the client sent and nobody read makes it a reset; a client that leaves may get the
-// begin of a frame.
+// gone tells the end of a connection. What the client sent and nobody read makes it a reset; a client that leaves may
+// get the begin of a frame.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
@@ -163,8 +164,8 @@ func answers(input string) said {
 
 // FuzzStreamFrames sends frames of the channel protocol: those of the script, in which "|" separates them and ";" is
 // the end of a line, and then the end of the input. The first byte of a frame is its channel, or tells that one ends. A
-// stream answers what comes on its input and nothing else, and ends with a Status, which is 400 where a line is too long or
-// the protocol is broken. A line that the broken protocol cuts off is not answered.
+// stream answers what comes on its input and nothing else, and ends with a Status, which is 400 where a line is too
+// long or the protocol is broken. A line that the broken protocol cuts off is not answered.
 func FuzzStreamFrames(f *testing.F) {
 	dial := streamSocket(f)
 	for _, script := range []string{

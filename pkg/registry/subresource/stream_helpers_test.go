@@ -122,8 +122,8 @@ func (r refusal) Error(err error) {
 	responsewriters.WriteRawJSON(int(status.Code), status, r)
 }
 
-// connectHandler does what the endpoints of the library do with a request for /NAME; each that is through is sent to ended.
-// Sessions end with ctx, not with their requests.
+// connectHandler does what the endpoints of the library do with a request for /NAME; each that is through is sent to
+// ended. Sessions end with ctx, not with their requests.
 func connectHandler(ctx context.Context, r *streamREST, ended chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name := path.Base(req.URL.Path)

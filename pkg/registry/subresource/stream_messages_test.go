@@ -81,7 +81,8 @@ func TestStreamFragments(t *testing.T) {
 	}
 }
 
-// TestStreamInputEnded: how the input ended stays, whatever the client sends after it: a session that reads on gets nothing.
+// TestStreamInputEnded: how the input ended stays, whatever the client sends after it: a session that reads on gets
+// nothing.
 func TestStreamInputEnded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frame []byte

@@ -74,8 +74,8 @@ func TestStreamDestroy(t *testing.T) {
 	}
 }
 
-// TestStreamDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no stream
-// that nobody would end.
+// TestStreamDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no
+// stream that nobody would end.
 func TestStreamDestroyBetween(t *testing.T) {
 	r := newStream(&oneGadget{}, allowing())
 	recorder := httptest.NewRecorder()
@@ -94,8 +94,8 @@ func TestStreamDestroyBetween(t *testing.T) {
 	}
 }
 
-// TestStreamDestroyUnread: a client that reads nothing cannot keep the server from stopping, whether the server is about to
-// write or stuck in it.
+// TestStreamDestroyUnread: a client that reads nothing cannot keep the server from stopping, whether the server is
+// about to write or stuck in it.
 func TestStreamDestroyUnread(t *testing.T) {
 	for name, answers := range map[string]bool{"silent": false, "in the middle of an answer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestStreamDestroyUnread(t *testing.T) {
 	}
 }
 
-// TestStreamDestroyWaits: the server stops when its streams have ended, and not before: it would cut off their last word.
-// How long it waits for a client that does not read is known to the second, in the time of the bubble.
+// TestStreamDestroyWaits: the server stops when its streams have ended, and not before: it would cut off their last
+// word. How long it waits for a client that does not read is known to the second, in the time of the bubble.
 func TestStreamDestroyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStream(&oneGadget{}, allowing())
@@ -150,8 +150,8 @@ func TestStreamDestroyHanging(t *testing.T) {
 	await(t, "the end of the command's question", released)
 }
 
-// TestStreamContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a Status.
-// What it had sent before is not carried out any more.
+// TestStreamContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a
+// Status. What it had sent before is not carried out any more.
 func TestStreamContextEnds(t *testing.T) {
 	forbidden := apierrors.NewForbidden(workshop.Resource("gadgets"), "g", errors.New("the right is gone"))
 	for _, tc := range []struct {
@@ -206,8 +206,8 @@ func TestStreamContextEndsUnread(t *testing.T) {
 	})
 }
 
-// TestStreamClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and does
-// not wait for longer than it says.
+// TestStreamClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and
+// does not wait for longer than it says.
 func TestStreamClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStream(&oneGadget{}, allowing())
@@ -230,8 +230,8 @@ func TestStreamClosing(t *testing.T) {
 	})
 }
 
-// TestStreamIdle: a stream that is used stays open, one that nobody writes to is ended, so that forgotten ones do not add
-// up. Time is that of the bubble: nobody waits for hours.
+// TestStreamIdle: a stream that is used stays open, one that nobody writes to is ended, so that forgotten ones do not
+// add up. Time is that of the bubble: nobody waits for hours.
 func TestStreamIdle(t *testing.T) {
 	for name, lines := range map[string]int{"never used": 0, "used": 3} {
 		t.Run(name, func(t *testing.T) {

@@ -102,8 +102,8 @@ func TestStreamClientLeaves(t *testing.T) {
 	}
 }
 
-// TestStreamConnect: what can be refused is refused before the upgrade, where a client gets a Status, and nothing is read
-// for one who may not.
+// TestStreamConnect: what can be refused is refused before the upgrade, where a client gets a Status, and nothing is
+// read for one who may not.
 func TestStreamConnect(t *testing.T) {
 	for _, tc := range []struct {
 		name, gadget string
@@ -145,8 +145,8 @@ func TestStreamRight(t *testing.T) {
 	}
 }
 
-// TestStreamFurtherRight: a session can ask for each further right of its caller when it is used, and what it returns is what
-// the client is told.
+// TestStreamFurtherRight: a session can ask for each further right of its caller when it is used, and what it returns
+// is what the client is told.
 func TestStreamFurtherRight(t *testing.T) {
 	var mayGet atomic.Bool
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -203,7 +203,8 @@ func TestStreamWithoutUpgrade(t *testing.T) {
 	}
 }
 
-// TestStreamProtocol: the first protocol that is known is spoken, one that is not is refused with the names of those that are.
+// TestStreamProtocol: the first protocol that is known is spoken, one that is not is refused with the names of those
+// that are.
 func TestStreamProtocol(t *testing.T) {
 	url, ended := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""}, {"v5.channel.k8s.io.evil"}} {

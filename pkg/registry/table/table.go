@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package table turns objects into the Table that kubectl get prints, from a list of columns and a function that fills a
-// row. The storage of each kind uses it; it calls apimachinery's table package.
+// Package table turns objects into the Table that kubectl get prints, from a list of columns and a function that fills
+// a row. The storage of each kind uses it; it calls apimachinery's table package.
 package table
 
 import (

@@ -87,7 +87,8 @@ func (l *suite) apply(o apply.Options) (*apply.Plan, error) {
 	return l.cluster.PlanAndApply(l.Context(), o, func(*apply.Plan) {})
 }
 
-// changeCABundle tries again, as a step of a rotation does, when kube-apiserver writes the status of an APIService meanwhile.
+// changeCABundle tries again, as a step of a rotation does, when kube-apiserver writes the status of an APIService
+// meanwhile.
 func (l *suite) changeCABundle(add, remove certs.Bundle) error {
 	return retry.OnError(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Steps: 10}, apply.Changed, func() error { return l.cluster.ChangeCABundle(l.Context(), l.service, add, remove) })
 }

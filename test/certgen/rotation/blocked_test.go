@@ -20,8 +20,8 @@ import (
 	"example.com/extension-apiserver/internal/rotation"
 )
 
-// TestBlockedAndAborted: certgen does not begin where another manager owns a caBundle, or cert-manager keeps it. Where that comes up
-// in between it stops with exit code 3, and takes back what it did. The CA and the leaf in use stay.
+// TestBlockedAndAborted: certgen does not begin where another manager owns a caBundle, or cert-manager keeps it. Where
+// that comes up in between it stops with exit code 3, and takes back what it did. The CA and the leaf in use stay.
 func TestBlockedAndAborted(t *testing.T) {
 	c := newCluster(t, shared)
 	old := oldMaterial(t)
@@ -104,8 +104,8 @@ func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	return patch
 }
 
-// TestFrontProxyCAAborted: once every kube-apiserver has published the new CA, to take it back takes it out of the ConfigMap too,
-// longer than the minute after which each publishes what is in its file.
+// TestFrontProxyCAAborted: once every kube-apiserver has published the new CA, to take it back takes it out of the
+// ConfigMap too, longer than the minute after which each publishes what is in its file.
 func TestFrontProxyCAAborted(t *testing.T) {
 	t.Parallel() // when no other test uses the shared environment any more: it waits, while TestFrontProxyPerHost does
 	c := newCluster(t, shared)

@@ -18,9 +18,9 @@ import (
 // keptOpen is how many consoles stay open through each kube-apiserver, so that they are likely at both of our servers.
 const keptOpen = 2
 
-// consoles are upgraded connections through each kube-apiserver: some that stay open from before the first rotation, and new ones. The
-// server ends a console when it hears nothing for four hours, or gets a line of more than 4 KiB. It limits neither how many there are nor
-// how long they last, so no limit of its own can end one here.
+// consoles are upgraded connections through each kube-apiserver: some that stay open from before the first rotation,
+// and new ones. The server ends a console when it hears nothing for four hours, or gets a line of more than 4 KiB. It
+// limits neither how many there are nor how long they last, so no limit of its own can end one here.
 type consoles struct {
 	t             *testing.T
 	configs       []*rest.Config
@@ -55,7 +55,8 @@ func openConsoles(t *testing.T, e *envtest.Environment) *consoles {
 	return c
 }
 
-// use sends a line through each open console, which must come back, and opens, uses and closes another one through each kube-apiserver.
+// use sends a line through each open console, which must come back, and opens, uses and closes another one through each
+// kube-apiserver.
 func (c *consoles) use(step string) {
 	c.t.Helper()
 	for i, open := range c.open {

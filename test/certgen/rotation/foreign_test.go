@@ -30,7 +30,8 @@ import (
 
 var foreignVersion = schema.GroupVersion{Group: "foreign.example.com", Version: "v1"}
 
-// foreignCA is one that kube-apiserver's system trusts: it verifies APIs without a caBundle with the CAs in SSL_CERT_FILE.
+// foreignCA is one that kube-apiserver's system trusts: it verifies APIs without a caBundle with the CAs in
+// SSL_CERT_FILE.
 var foreignCA *certs.CA
 
 func newForeignCA(path string) (*certs.CA, error) {

@@ -23,8 +23,9 @@ import (
 	"example.com/extension-apiserver/test/rollout/load"
 )
 
-// TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories replaces the two
-// certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails, and the old certificates are refused.
+// TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories
+// replaces the two certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails,
+// and the old certificates are refused.
 func TestFrontProxyPerHost(t *testing.T) {
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
@@ -69,8 +70,8 @@ func TestFrontProxyPerHost(t *testing.T) {
 	}
 }
 
-// putBack rotates while somebody puts the old CA back into the ConfigMap whenever certgen took it out, as a kube-apiserver does that still has it
-// in its file. certgen gives up, and what it took out is trusted again.
+// putBack rotates while somebody puts the old CA back into the ConfigMap whenever certgen took it out, as a
+// kube-apiserver does that still has it in its file. certgen gives up, and what it took out is trusted again.
 func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string, oldCA *x509.Certificate) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -100,8 +101,8 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 	checkPublished(t, c, oldCA, nil)
 }
 
-// TestHiddenKubeAPIServer: two kube-apiservers renew their identity Leases, and one URL, as that of a load balancer, is all that certgen was given.
-// The front proxy's CA is not replaced.
+// TestHiddenKubeAPIServer: two kube-apiservers renew their identity Leases, and one URL, as that of a load balancer, is
+// all that certgen was given. The front proxy's CA is not replaced.
 func TestHiddenKubeAPIServer(t *testing.T) {
 	c := newCluster(t, shared)
 	leases := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem)

@@ -60,7 +60,8 @@ func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, ea
 	return certgen(t, e, killIn, early, append([]string{"rotate", name, "--dir", e.PKI()}, args...)...)
 }
 
-// certgen runs until it ends, or until an event of a step, when it is killed: when the step begins, or when it was observed.
+// certgen runs until it ends, or until an event of a step, when it is killed: when the step begins, or when it was
+// observed.
 func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, args ...string) (outcome, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
@@ -105,8 +106,8 @@ func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, ar
 	return outcome, errOut.String()
 }
 
-// freeLease takes the Lease of a certgen that is dead away, so that each kill does not cost the 45 s for which it stays: once they were waited
-// for.
+// freeLease takes the Lease of a certgen that is dead away, so that each kill does not cost the 45 s for which it
+// stays: once they were waited for.
 func freeLease(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	waited := false
@@ -124,9 +125,10 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 
 var waitForLease sync.Once
 
-// TestTwoOperators: two rotations, the second from a copy of the directory, meet at every pair of steps that both can reach: the first stands in
-// each of its steps while the second goes on as far as it can, to its switch, which nobody sees; and the second stands in each step before that
-// while the first goes through all of its own. No request fails; the one whose directory servers and kube-apiservers read comes to its end.
+// TestTwoOperators: two rotations, the second from a copy of the directory, meet at every pair of steps that both can
+// reach: the first stands in each of its steps while the second goes on as far as it can, to its switch, which nobody
+// sees; and the second stands in each step before that while the first goes through all of its own. No request fails;
+// the one whose directory servers and kube-apiservers read comes to its end.
 func TestTwoOperators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: internal/rotation lets two operators meet at every step")
@@ -193,7 +195,8 @@ func (o *operator) takenBack(c apply.Client, l *load.Load) {
 	checkTrust(o.t, c, ca, 1)
 }
 
-// firstStands kills a first certgen in each step and lets the second one go as far as it can. Then the first goes on to its end.
+// firstStands kills a first certgen in each step and lets the second one go as far as it can. Then the first goes on to
+// its end.
 func firstStands(t *testing.T, l *load.Load, name string, second *operator) {
 	t.Helper()
 	for _, step := range rotation.Plan(name) {
@@ -209,8 +212,8 @@ func firstStands(t *testing.T, l *load.Load, name string, second *operator) {
 	}
 }
 
-// secondStands kills the second certgen in one step, when the CA of a trust step that it can see is trusted, while the first goes on to its end.
-// Then the second goes on.
+// secondStands kills the second certgen in one step, when the CA of a trust step that it can see is trusted, while the
+// first goes on to its end. Then the second goes on.
 func secondStands(t *testing.T, l *load.Load, name string, second *operator, step rotation.StepInfo) {
 	t.Helper()
 	l.Enter("the second stands in " + name + "/" + step.Name)

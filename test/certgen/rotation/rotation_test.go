@@ -31,8 +31,8 @@ const (
 	settle = 65 * time.Second
 )
 
-// TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no console ends or
-// cannot be opened, and the old material is refused afterwards.
+// TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no
+// console ends or cannot be opened, and the old material is refused afterwards.
 func TestNoRequestFails(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -54,8 +54,8 @@ func TestNoRequestFails(t *testing.T) {
 	consoles.end()
 }
 
-// TestReverted: somebody takes the new CA out of the caBundles again while certgen holds. The rotation stops before the new certificate is used,
-// and the next run brings it to its end. No request fails.
+// TestReverted: somebody takes the new CA out of the caBundles again while certgen holds. The rotation stops before the
+// new certificate is used, and the next run brings it to its end. No request fails.
 func TestReverted(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -85,9 +85,9 @@ func TestReverted(t *testing.T) {
 	l.Await(perStep)
 }
 
-// TestTakenOver: while the new certificate is served, another field manager takes the caBundles over and the new CA out of them. certgen may not
-// put it back: it has the old certificate served again at once, and requests fail no longer than that takes. When the field is certgen's again, the
-// rotation goes on.
+// TestTakenOver: while the new certificate is served, another field manager takes the caBundles over and the new CA out
+// of them. certgen may not put it back: it has the old certificate served again at once, and requests fail no longer
+// than that takes. When the field is certgen's again, the rotation goes on.
 func TestTakenOver(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -150,7 +150,8 @@ func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
 	}
 }
 
-// TestEndpointAway: a server stops while certgen holds, and is started again. The hold then starts over. No request fails before or after that.
+// TestEndpointAway: a server stops while certgen holds, and is started again. The hold then starts over. No request
+// fails before or after that.
 func TestEndpointAway(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -232,8 +233,8 @@ func oldMaterial(t *testing.T) material {
 	}
 }
 
-// checkRefused asks each endpoint with the old material, and first with the new: a refusal for another reason would prove
-// nothing.
+// checkRefused asks each endpoint with the old material, and first with the new: a refusal for another reason would
+// prove nothing.
 func (m material) checkRefused(t *testing.T, c apply.Client) {
 	t.Helper()
 	now := oldMaterial(t)

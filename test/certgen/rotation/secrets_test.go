@@ -23,8 +23,9 @@ import (
 
 var secrets = rotation.Options{Service: service, Secret: "test-serving", CASecret: "test-serving-ca"}
 
-// TestSecrets: certgen renew finds the CA in the Secret due and replaces it under load, killed once in each step and taken up by another
-// process. What kubelet does is done here: the Secret's pair goes into the directory that the servers read. On kind it is kubelet.
+// TestSecrets: certgen renew finds the CA in the Secret due and replaces it under load, killed once in each step and
+// taken up by another process. What kubelet does is done here: the Secret's pair goes into the directory that the
+// servers read. On kind it is kubelet.
 func TestSecrets(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)

@@ -73,7 +73,8 @@ type Host struct {
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Start runs the server until the test ends: over TLS, for clients named certgen alone, and for names of the Service alone.
+// Start runs the server until the test ends: over TLS, for clients named certgen alone, and for names of the Service
+// alone.
 func Start(t *testing.T, host Host, service certs.Service) *Server {
 	t.Helper()
 	cfssl := build(t)

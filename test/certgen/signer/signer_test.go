@@ -16,7 +16,8 @@ import (
 
 var service = certs.Service{Name: "widgets", Namespace: "demo"}
 
-// init has certgen make the serving pair in memory, as certgen renew does, with the CA's certificate and without its key.
+// init has certgen make the serving pair in memory, as certgen renew does, with the CA's certificate and without its
+// key.
 func (r *Server) init(signer certs.RemoteSigner, change func(*certs.InitOptions)) (*certs.Memory, error) {
 	store := &certs.Memory{}
 	if err := store.Write(certs.ServingCADir, certs.Files{certs.CertFile: {Data: r.CA.CertPEM, Mode: 0o600}}); err != nil {

@@ -189,7 +189,8 @@ func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	return path
 }
 
-// TestProxyURL: kubectl, client-go and certgen take the proxy of the kubeconfig for all that they do, and fail without it.
+// TestProxyURL: kubectl, client-go and certgen take the proxy of the kubeconfig for all that they do, and fail without
+// it.
 func TestProxyURL(t *testing.T) {
 	for kind, run := range proxies {
 		t.Run(kind, func(t *testing.T) {
@@ -387,8 +388,8 @@ var upgrade = http.Header{
 	"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
 }
 
-// TestProxyVariables: HTTPS_PROXY in the environment reroutes the server's reviews and its connections to etcd, and NO_PROXY excepts them; certgen
-// takes it for kube-apiservers, and not for endpoints.
+// TestProxyVariables: HTTPS_PROXY in the environment reroutes the server's reviews and its connections to etcd, and
+// NO_PROXY excepts them; certgen takes it for kube-apiservers, and not for endpoints.
 func TestProxyVariables(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
@@ -431,7 +432,8 @@ func TestProxyVariables(t *testing.T) {
 	webhooks(t, e)
 }
 
-// webhooks: those at addresses that NO_PROXY excepts are called directly, others through the proxy. Nobody listens at either address.
+// webhooks: those at addresses that NO_PROXY excepts are called directly, others through the proxy. Nobody listens at
+// either address.
 func webhooks(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	client, err := e.AdminClient()

@@ -36,7 +36,8 @@ type Console struct {
 	out *io.PipeWriter
 }
 
-// Open connects as the user of the config, with its Dial or its proxy. The console ends with ctx. One that cannot be opened has Ended.
+// Open connects as the user of the config, with its Dial or its proxy. The console ends with ctx. One that cannot be
+// opened has Ended.
 func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, name string) *Console {
 	t.Helper()
 	address := strings.TrimPrefix(config.Host, "https://")
@@ -64,8 +65,8 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 	return c
 }
 
-// throughListener returns a config and an address for remotecommand, which dials by itself, in the network of this process: a listener there
-// leads to kube-apiserver.
+// throughListener returns a config and an address for remotecommand, which dials by itself, in the network of this
+// process: a listener there leads to kube-apiserver.
 func throughListener(t testing.TB, config *rest.Config, kubeAPIServer string) (*rest.Config, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

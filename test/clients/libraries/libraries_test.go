@@ -16,7 +16,8 @@ import (
 //go:embed testdata/main.go
 var consumer string
 
-// TestClientLibraries: a program with another version of the client libraries than the server's compiles with the client module, and works.
+// TestClientLibraries: a program with another version of the client libraries than the server's compiles with the
+// client module, and works.
 func TestClientLibraries(t *testing.T) {
 	const module = "platform.example.org/workshop-client"
 	root := filepath.Join("..", "..", "..")

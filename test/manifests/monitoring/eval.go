@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// evaluation is an expression with the series that there are, as promtool's unit tests have them: a sample a minute, `up{job="x"} 1 1 0`.
-// The first is from time 0.
+// evaluation is an expression with the series that there are, as promtool's unit tests have them: a sample a minute,
+// `up{job="x"} 1 1 0`. The first is from time 0.
 type evaluation struct {
 	Expr   string
 	Series []string

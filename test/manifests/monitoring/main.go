@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command monitoring reads a JSON array and writes one of the same length: `monitoring parse` what Prometheus' parser makes of PromQL
-// expressions, `monitoring eval` what its engine makes of them with given series, and `monitoring schema` what is wrong with dashboards by
-// Grafana's schema. It is a module of its own, so that they are none of the kit's dependencies.
+// Command monitoring reads a JSON array and writes one of the same length: `monitoring parse` what Prometheus' parser
+// makes of PromQL expressions, `monitoring eval` what its engine makes of them with given series, and `monitoring
+// schema` what is wrong with dashboards by Grafana's schema. It is a module of its own, so that they are none of the
+// kit's dependencies.
 package main
 
 import (

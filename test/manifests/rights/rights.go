@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights compares what RBAC grants a user with what the user did, by the audit log of kube-apiserver: no request may be
-// forbidden, and no right left over.
+// Package rights compares what RBAC grants a user with what the user did, by the audit log of kube-apiserver: no
+// request may be forbidden, and no right left over.
 package rights
 
 import (
@@ -27,12 +27,14 @@ func KubeAPIServerArgs(dir, log string) ([]string, error) {
 	}
 	return []string{
 		"--audit-policy-file=" + policy, "--audit-log-path=" + log,
-		// An informer needs no list where kube-apiserver streams what there is (KEP-3157), and both rights where it does not.
+		// An informer needs no list where kube-apiserver streams what there is (KEP-3157), and both rights where it
+		// does not.
 		"--feature-gates=WatchList=false",
 	}, nil
 }
 
-// Flatten lists rules one by one, as "VERB RESOURCE.GROUP", or "VERB RESOURCE.GROUP NAMESPACE/NAME" where a rule has names.
+// Flatten lists rules one by one, as "VERB RESOURCE.GROUP", or "VERB RESOURCE.GROUP NAMESPACE/NAME" where a rule has
+// names.
 func Flatten(namespace string, rules []rbacv1.PolicyRule) ([]string, error) {
 	var out []string
 	for _, rule := range rules {
@@ -64,7 +66,8 @@ func resourceName(group, resource string) string {
 	return resource + "." + group
 }
 
-// Requests lists what a user asked for by an audit log, each once as "VERB RESOURCE.GROUP NAMESPACE/NAME", and what of it was forbidden.
+// Requests lists what a user asked for by an audit log, each once as "VERB RESOURCE.GROUP NAMESPACE/NAME", and what of
+// it was forbidden.
 func Requests(log []byte, user string) (all, forbidden []string) {
 	seen, denied := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(log)) {
@@ -104,8 +107,8 @@ func describe(event *auditv1.Event) string {
 // namedByField finds the name in a list of one object.
 var namedByField = regexp.MustCompile(`fieldSelector=metadata\.name%3D([^&]+)`)
 
-// Compare returns what is wrong: requests that were forbidden, and rights that were never used. never has the rights that are expected
-// not to be used, with the reason.
+// Compare returns what is wrong: requests that were forbidden, and rights that were never used. never has the rights
+// that are expected not to be used, with the reason.
 func Compare(user string, log []byte, granted []string, never map[string]string) []error {
 	used, forbidden := Requests(log, user)
 	if len(used) == 0 {

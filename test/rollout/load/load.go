@@ -20,22 +20,25 @@ import (
 )
 
 const (
-	// With 4 workers per kube-apiserver, of which each begins a request each 10 ms at most, it is a steady load that two cores can carry.
+	// With 4 workers per kube-apiserver, of which each begins a request each 10 ms at most, it is a steady load that
+	// two cores can carry.
 	workers       = 4
 	defaultPeriod = 10 * time.Millisecond
 	// requestTimeout is far more than any request needs: one that takes longer has failed.
 	requestTimeout = 20 * time.Second
 )
 
-// unsent are what kube-apiserver answers for a write whose connection the server closes while the write is on its way: the transport has
-// taken the body, which must not be sent again (https://issues.k8s.io/135285). HTTP/2's transport says so when the stream is refused, and
-// net/http's when no connection took the stream at all (https://go.dev/issue/62450). The server has not looked at either.
+// unsent are what kube-apiserver answers for a write whose connection the server closes while the write is on its way:
+// the transport has taken the body, which must not be sent again (https://issues.k8s.io/135285). HTTP/2's transport
+// says so when the stream is refused, and net/http's when no connection took the stream at all
+// (https://go.dev/issue/62450). The server has not looked at either.
 var unsent = []string{
 	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written",
 	"net/http: cannot rewind body after connection loss",
 }
 
-// UnsentWrite says whether a request failed as creates may while a server behind one address, as a Service's, is replaced.
+// UnsentWrite says whether a request failed as creates may while a server behind one address, as a Service's, is
+// replaced.
 func UnsentWrite(method string, err error) bool {
 	return method == http.MethodPost && slices.ContainsFunc(unsent, func(s string) bool { return strings.Contains(err.Error(), s) })
 }
@@ -48,11 +51,13 @@ type Options struct {
 	Kind schema.GroupVersionKind
 	// Prefix begins the names of all objects that are created. Required.
 	Prefix string
-	// Period is how long each worker waits at least from the beginning of one request to that of the next. 10 ms if it is 0.
+	// Period is how long each worker waits at least from the beginning of one request to that of the next. 10 ms if it
+	// is 0.
 	Period time.Duration
 	// Watches is how many are held open through each kube-apiserver. One that ends has failed.
 	Watches int
-	// Tolerate says whether a failed request is one that the test expects to happen. They are counted, and no more. nil tolerates none.
+	// Tolerate says whether a failed request is one that the test expects to happen. They are counted, and no more. nil
+	// tolerates none.
 	Tolerate func(method string, err error) bool
 }
 
@@ -131,8 +136,8 @@ func (l *Load) Enter(name string) {
 	l.current.Store(p)
 }
 
-// Await returns when n requests were sent in the current phase. However slow the machine is, it waits as long as there is
-// progress; what bounds it is the time limit of the test.
+// Await returns when n requests were sent in the current phase. However slow the machine is, it waits as long as there
+// is progress; what bounds it is the time limit of the test.
 func (l *Load) Await(n int64) {
 	l.t.Helper()
 	p := l.current.Load()
@@ -165,7 +170,8 @@ func (l *Load) fail(p *phase, format string, args ...any) {
 	l.failures = append(l.failures, fmt.Sprintf("%s %s: ", time.Now().Format("15:04:05.000"), p.name)+fmt.Sprintf(format, args...))
 }
 
-// End stops the load and checks what it counted: no request failed, every acknowledged write is there and came once on every watch.
+// End stops the load and checks what it counted: no request failed, every acknowledged write is there and came once on
+// every watch.
 func (l *Load) End() {
 	l.t.Helper()
 	l.stop()

@@ -23,8 +23,9 @@ import (
 // auditLogs are the audit logs of both servers. They are written before a request is answered.
 type auditLogs struct{ kube, server string }
 
-// audited makes the policies of the logs in dir, and the options of an environment that keeps them. kube-apiserver's log has each
-// authorization check that our server asks for, with what it asked; ttl is how long our server remembers the answers.
+// audited makes the policies of the logs in dir, and the options of an environment that keeps them. kube-apiserver's
+// log has each authorization check that our server asks for, with what it asked; ttl is how long our server remembers
+// the answers.
 func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 	l := auditLogs{filepath.Join(dir, "kube.log"), filepath.Join(dir, "server.log")}
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
@@ -72,8 +73,8 @@ func events(log string) ([]auditv1.Event, error) {
 	return all, nil
 }
 
-// checks returns what our server asked, and got answered, about each user, in the order of the questions. It asks a question of its own
-// first and waits for that, so that all before it are there.
+// checks returns what our server asked, and got answered, about each user, in the order of the questions. It asks a
+// question of its own first and waits for that, so that all before it are there.
 func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]authorizationv1.SubjectAccessReview {
 	t.Helper()
 	marker := unique("marker")

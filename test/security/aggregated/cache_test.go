@@ -14,10 +14,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// cacheTTL is how long the server of TestS25Cache remembers a verdict: longer than the requests that must find it take, on a busy machine.
+// cacheTTL is how long the server of TestS25Cache remembers a verdict: longer than the requests that must find it take,
+// on a busy machine.
 const cacheTTL = 3 * time.Second
 
-// TestS25Cache: a verdict is remembered for exactly the user, UID, groups, extra and request that it was about, and no longer than it may be.
+// TestS25Cache: a verdict is remembered for exactly the user, UID, groups, extra and request that it was about, and no
+// longer than it may be.
 func TestS25Cache(t *testing.T) {
 	t.Parallel()
 	log, options, err := audited(t.TempDir(), cacheTTL.String())
@@ -83,8 +85,8 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	}
 }
 
-// testRevocation: kube-apiserver refuses at once what our server would still remember; past kube-apiserver it takes as long as
-// the verdict is remembered, and not longer. Likewise what was refused is granted.
+// testRevocation: kube-apiserver refuses at once what our server would still remember; past kube-apiserver it takes as
+// long as the verdict is remembered, and not longer. Likewise what was refused is granted.
 func testRevocation(t *testing.T, e *envtest.Environment) {
 	who := &user.DefaultInfo{Name: unique("alice")}
 	// A server that knows neither of them yet: what the other test's connections leave is no matter.

@@ -15,8 +15,8 @@ func nameIs(name string) []metav1.FieldSelectorRequirement {
 	return []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{name}}}
 }
 
-// paths has the rows of what is no resource, and of what is in no discovery. Except for discovery, which kube-apiserver passes on,
-// they are sent to our server's own port.
+// paths has the rows of what is no resource, and of what is in no discovery. Except for discovery, which kube-apiserver
+// passes on, they are sent to our server's own port.
 func (s checkObjects) paths() []check {
 	var rows []check
 	for _, gv := range install.GroupVersions() {

@@ -35,8 +35,9 @@ func (c check) name() string {
 	return fmt.Sprintf("%s %s %s", c.method, c.path, c.header.Get("Content-Type"))
 }
 
-// TestS22Checks: every verb of every resource and subresource in every version, and every path that is no resource, is allowed
-// by kube-apiserver's authorizers and by nothing else: our server asks exactly the question that the request is.
+// TestS22Checks: every verb of every resource and subresource in every version, and every path that is no resource, is
+// allowed by kube-apiserver's authorizers and by nothing else: our server asks exactly the question that the request
+// is.
 func TestS22Checks(t *testing.T) {
 	s := newCheckObjects(t)
 	var table []check

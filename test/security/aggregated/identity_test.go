@@ -66,7 +66,8 @@ func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 		asked.Extra[key] = authorizationv1.ExtraValue(values)
 	}
 	asked.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "", "").ResourceAttributes
-	// One question, about the user itself: a header Impersonate-* that arrived would be another, with the verb impersonate.
+	// One question, about the user itself: a header Impersonate-* that arrived would be another, with the verb
+	// impersonate.
 	all := specs(logs.checks(t, shared)[want.Username])
 	if diff := cmp.Diff(one(asked), all); diff != "" {
 		t.Errorf("authorization checks (-want +got):\n%s", diff)
@@ -74,8 +75,8 @@ func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 	return want
 }
 
-// TestS06S09S20Identity: user, UID, groups and extra arrive as kube-apiserver knows them, whatever the caller's credentials, and no
-// header of impersonation arrives: it would let our server decide what kube-apiserver has decided.
+// TestS06S09S20Identity: user, UID, groups and extra arrive as kube-apiserver knows them, whatever the caller's
+// credentials, and no header of impersonation arrives: it would let our server decide what kube-apiserver has decided.
 func TestS06S09S20Identity(t *testing.T) {
 	anybody(t)
 	tokens := accountConfig(t, shared)
@@ -147,8 +148,8 @@ func TestS20Kubectl(t *testing.T) {
 	}
 }
 
-// TestS06ExtraKeys: names of headers know no case, so that a key of extra arrives in lower case; kube-apiserver's documentation asks for
-// such keys. What matters: the values of one key never become those of another.
+// TestS06ExtraKeys: names of headers know no case, so that a key of extra arrives in lower case; kube-apiserver's
+// documentation asks for such keys. What matters: the values of one key never become those of another.
 func TestS06ExtraKeys(t *testing.T) {
 	anybody(t)
 	who := &user.DefaultInfo{Name: unique("mixed")}

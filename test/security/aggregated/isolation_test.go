@@ -51,7 +51,8 @@ func continued(t *testing.T, list []byte) string {
 	return meta.Continue
 }
 
-// attack is a request of the tenant that must give it nothing of theirs. The status may differ between the two ways of the request.
+// attack is a request of the tenant that must give it nothing of theirs. The status may differ between the two ways of
+// the request.
 type attack struct {
 	name, method, path string
 	media              types.PatchType
@@ -115,8 +116,8 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 	}
 }
 
-// TestS23Isolation: who has rights in one namespace reads and changes no object of another, through kube-apiserver and, without its
-// help, at our server's own port.
+// TestS23Isolation: who has rights in one namespace reads and changes no object of another, through kube-apiserver and,
+// without its help, at our server's own port.
 func TestS23Isolation(t *testing.T) {
 	who := &user.DefaultInfo{Name: unique("tenant")}
 	n := newTenant(t, who)

@@ -66,8 +66,8 @@ func admin(t *testing.T, e *envtest.Environment) envtest.Endpoint {
 	return newEndpoint(t, e.Admin(t))
 }
 
-// through is kube-apiserver for a user whom an administrator impersonates: behind kube-apiserver there is no difference to
-// the user itself, and any name, UID, group and extra can be had.
+// through is kube-apiserver for a user whom an administrator impersonates: behind kube-apiserver there is no difference
+// to the user itself, and any name, UID, group and extra can be had.
 func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
 	config := e.Admin(t)
@@ -83,7 +83,8 @@ func proxyConfig(e *envtest.Environment) *rest.Config {
 	return config
 }
 
-// direct is our server's own port for a user, as kube-apiserver would send its requests: for what kube-apiserver would not pass on.
+// direct is our server's own port for a user, as kube-apiserver would send its requests: for what kube-apiserver would
+// not pass on.
 func direct(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
 	config := proxyConfig(e)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// TestS24Masters: system:masters may do anything without a question, in our server as in kube-apiserver. The group comes from
-// certificates and impersonation only, which both take more than our API: nobody gets into it through us.
+// TestS24Masters: system:masters may do anything without a question, in our server as in kube-apiserver. The group
+// comes from certificates and impersonation only, which both take more than our API: nobody gets into it through us.
 func TestS24Masters(t *testing.T) {
 	newGadget(t, shared, unique("masters"))
 	name := unique("chief")

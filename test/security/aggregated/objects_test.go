@@ -63,8 +63,8 @@ func copyOf(path, name string) func(*testing.T) []byte {
 	}
 }
 
-// allow gives a user or a group rights, in one namespace or in all, and returns when kube-apiserver knows of them. The function
-// that it returns takes them away again, and returns when kube-apiserver knows of that.
+// allow gives a user or a group rights, in one namespace or in all, and returns when kube-apiserver knows of them. The
+// function that it returns takes them away again, and returns when kube-apiserver knows of that.
 func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string, rules ...rbacv1.PolicyRule) (revoke func()) {
 	t.Helper()
 	rbac := e.Client(t).RbacV1()

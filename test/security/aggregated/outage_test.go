@@ -20,8 +20,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS21Outage: while kube-apiserver gives no envtest.Answer, our server lets nobody in whom it has not asked about before; it says of itself
-// what is wrong, lives, and works again as soon as kube-apiserver does. Nothing restarts it.
+// TestS21Outage: while kube-apiserver gives no envtest.Answer, our server lets nobody in whom it has not asked about
+// before; it says of itself what is wrong, lives, and works again as soon as kube-apiserver does. Nothing restarts it.
 func TestS21Outage(t *testing.T) {
 	t.Parallel()
 	// A verdict that is remembered is longer than the test.
@@ -56,7 +56,8 @@ func TestS21Outage(t *testing.T) {
 		if got := get(known, current+list); got.Status != http.StatusOK {
 			t.Errorf("what was allowed before, and is remembered: %s, want 200", got)
 		}
-		// That /readyz says it too, a little later, is shown by TestS13Silence: kube-controller-manager would not outlive the wait.
+		// That /readyz says it too, a little later, is shown by TestS13Silence: kube-controller-manager would not
+		// outlive the wait.
 		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.Body), `apiserver_delegated_authz_request_total{code="<error>"}`) {
 			t.Errorf("metrics: %s; want checks that failed among them", metrics)
 		}

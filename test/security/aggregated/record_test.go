@@ -22,8 +22,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS49Audit: each request is in the logs of both servers under one ID, and both say who it was: our server the user that acts,
-// kube-apiserver also the one that impersonates it.
+// TestS49Audit: each request is in the logs of both servers under one ID, and both say who it was: our server the user
+// that acts, kube-apiserver also the one that impersonates it.
 func TestS49Audit(t *testing.T) {
 	members := unique("auditors")
 	allow(t, shared, ofGroup(members), "", everything)

@@ -191,8 +191,8 @@ func TestS20Refused(t *testing.T) {
 	}
 }
 
-// TestS20Constrained: the right to impersonate for one verb and one resource of ours (KEP-5284) is a right to that and no more. It is
-// kube-apiserver that decides; to our server it is the user who acts.
+// TestS20Constrained: the right to impersonate for one verb and one resource of ours (KEP-5284) is a right to that and
+// no more. It is kube-apiserver that decides; to our server it is the user who acts.
 func TestS20Constrained(t *testing.T) {
 	if envtest.Minor() < "1.36" {
 		t.Skip("before Kubernetes 1.36 it is behind a feature gate that is off")

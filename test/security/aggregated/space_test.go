@@ -26,10 +26,10 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS07Space: a name with a space at its end is another name. It arrives whole in HTTP/2, in which kube-apiserver passes requests on.
-// A request for an upgrade goes in HTTP/1.1, where kube-apiserver's side cuts spaces off the values of headers, before our server could
-// see them: whoever signs client certificates, or chooses names and groups elsewhere, must give out none with spaces at the ends. Our
-// certgen refuses them.
+// TestS07Space: a name with a space at its end is another name. It arrives whole in HTTP/2, in which kube-apiserver
+// passes requests on. A request for an upgrade goes in HTTP/1.1, where kube-apiserver's side cuts spaces off the values
+// of headers, before our server could see them: whoever signs client certificates, or chooses names and groups
+// elsewhere, must give out none with spaces at the ends. Our certgen refuses them.
 func TestS07Space(t *testing.T) {
 	anybody(t)
 	name := unique("alice")

@@ -14,9 +14,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// TestS43Tunnel: kube-apiserver joins a client's connection with its own to our server when the client asks for an upgrade. Unless our
-// server answers 101, both must end: who keeps such a connection speaks to our server as the front proxy, and can claim to be anybody
-// (CVE-2018-1002105).
+// TestS43Tunnel: kube-apiserver joins a client's connection with its own to our server when the client asks for an
+// upgrade. Unless our server answers 101, both must end: who keeps such a connection speaks to our server as the front
+// proxy, and can claim to be anybody (CVE-2018-1002105).
 func TestS43Tunnel(t *testing.T) {
 	anybody(t)
 	namespace := shared.NewNamespace(t)
@@ -78,8 +78,8 @@ func upgradeLines(protocol string) []string {
 	}
 }
 
-// claim sends a second request on the same connection, as the front proxy would for another user. Either the connection is closed, or
-// kube-apiserver reads it as one of the client's own.
+// claim sends a second request on the same connection, as the front proxy would for another user. Either the connection
+// is closed, or kube-apiserver reads it as one of the client's own.
 func (w *wire) claim(t *testing.T, what, name string) {
 	t.Helper()
 	body := string(reviewJSON)

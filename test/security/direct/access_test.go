@@ -101,8 +101,8 @@ func (s *server) five(proxy *tls.Certificate, user string) []answer {
 	return answers
 }
 
-// TestS24Masters: the group system:masters is allowed everything without being asked for, as at kube-apiserver; only the front
-// proxy, or a certificate of the users' CA, can say that somebody is in it.
+// TestS24Masters: the group system:masters is allowed everything without being asked for, as at kube-apiserver; only
+// the front proxy, or a certificate of the users' CA, can say that somebody is in it.
 func TestS24Masters(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -125,7 +125,8 @@ func TestS24Masters(t *testing.T) {
 	s.get(t, nil, header).want(t, "a token with a group in a header", http.StatusForbidden)
 }
 
-// TestS25Revoked: a right that is taken away is gone when the verdict's time is over; nobody lives on the verdict of another.
+// TestS25Revoked: a right that is taken away is gone when the verdict's time is over; nobody lives on the verdict of
+// another.
 func TestS25Revoked(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=2s")

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestS14NoCredentials: whoever shows no credentials gets nothing but whether the server is well. What there is, the server's
-// own index says to an administrator.
+// TestS14NoCredentials: whoever shows no credentials gets nothing but whether the server is well. What there is, the
+// server's own index says to an administrator.
 func TestS14NoCredentials(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -58,8 +58,8 @@ var bodies = []struct {
 
 func padded(body string, length int) string { return body + strings.Repeat(" ", length-len(body)) }
 
-// TestS29Bodies: a body of 3 MiB, or 1 MiB of what the YAML parser reads, is read whatever the request is, one of a byte more is not, whether
-// its length is announced or not; of one that does not end no more is taken than that.
+// TestS29Bodies: a body of 3 MiB, or 1 MiB of what the YAML parser reads, is read whatever the request is, one of a
+// byte more is not, whether its length is announced or not; of one that does not end no more is taken than that.
 func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -130,8 +130,8 @@ func many(n int) string {
 	return b.String()
 }
 
-// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, even from a caller with all rights. With a
-// read it is not looked at.
+// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, even from a
+// caller with all rights. With a read it is not looked at.
 func TestS30Bombs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -162,8 +162,8 @@ func TestS30Bombs(t *testing.T) {
 		s.readBomb(t, b)
 	}
 	for _, b := range all {
-		// Most take 10 to 100 ms and some MiB, and 520,000 values of a YAML 1 s and 70 MiB, because the library reads them three
-		// times. What is written out takes minutes and gigabytes.
+		// Most take 10 to 100 ms and some MiB, and 520,000 values of a YAML 1 s and 70 MiB, because the library reads
+		// them three times. What is written out takes minutes and gigabytes.
 		check := s.costs(t, b.name, 5*time.Second, 150)
 		if got := send(b); !strings.Contains(" "+b.want+" ", fmt.Sprintf(" %d ", got.status)) {
 			t.Errorf("%s: %s, want %s", b.name, got, b.want)

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// names: the library asks 200 times a second, after 400 at once. 9,000 names take 45 s and fill what is remembered; 100,000 take 9 minutes:
-// go test ./test/security/direct -run TestS25Bounded -names 100000 -timeout 20m
+// names: the library asks 200 times a second, after 400 at once. 9,000 names take 45 s and fill what is remembered;
+// 100,000 take 9 minutes: go test ./test/security/direct -run TestS25Bounded -names 100000 -timeout 20m
 var names = flag.Int("names", 9000, "how many names TestS25Bounded asks for, more than 8,400")
 
-// TestS25Bounded: one user who asks for ever new names, with ever new extras, fills the memory of verdicts with at most 8192 of them,
-// and the oldest goes first. The names are nearly as long as those that are not remembered at all: 10,000 bytes, and the path counts
-// too. So this is the most that names can cost.
+// TestS25Bounded: one user who asks for ever new names, with ever new extras, fills the memory of verdicts with at most
+// 8192 of them, and the oldest goes first. The names are nearly as long as those that are not remembered at all: 10,000
+// bytes, and the path counts too. So this is the most that names can cost.
 func TestS25Bounded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=10m")
@@ -65,7 +65,8 @@ func TestS25Bounded(t *testing.T) {
 			t.Errorf("SubjectAccessReviews for name %d when it is asked for again: got %d, want %d", tc.name, got, tc.want)
 		}
 	}
-	// 8192 questions of 5 and 10 kB are 60 MiB, however many came before; the collector lets them, and what each request needs for a moment,
-	// double. The CPU is that of the requests and reviews: 13 ms each is far more than they need.
+	// 8192 questions of 5 and 10 kB are 60 MiB, however many came before; the collector lets them, and what each
+	// request needs for a moment, double. The CPU is that of the requests and reviews: 13 ms each is far more than they
+	// need.
 	check()
 }

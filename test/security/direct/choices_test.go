@@ -81,7 +81,8 @@ func TestS11WeakTrust(t *testing.T) {
 	}
 }
 
-// TestS17Audience: where audiences are configured, kube-apiserver is asked for these, and a token for its own is not enough.
+// TestS17Audience: where audiences are configured, kube-apiserver is asked for these, and a token for its own is not
+// enough.
 func TestS17Audience(t *testing.T) {
 	t.Parallel()
 	const ours = "https://extension.example.com"
@@ -158,8 +159,8 @@ func TestS21ReviewsForbidden(t *testing.T) {
 	s.waitReady(t)
 }
 
-// TestS13Silence: a server that gets no answers from kube-apiserver any more is not ready, says why, lives, and is ready again
-// when they come.
+// TestS13Silence: a server that gets no answers from kube-apiserver any more is not ready, says why, lives, and is
+// ready again when they come.
 func TestS13Silence(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

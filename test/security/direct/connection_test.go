@@ -18,8 +18,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS41LoopbackName: our server has a certificate for itself, shown to whoever asks for its name. The name opens nothing: the
-// token of the loopback client is issued again at each start, and nothing but it has its rights.
+// TestS41LoopbackName: our server has a certificate for itself, shown to whoever asks for its name. The name opens
+// nothing: the token of the loopback client is issued again at each start, and nothing but it has its rights.
 func TestS41LoopbackName(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -99,8 +99,8 @@ func send(t *testing.T, conn net.Conn, request string) *http.Response {
 	return resp
 }
 
-// TestS43Upgrade: a request to upgrade that is refused leaves no tunnel. The connection carries requests as before, each of which
-// shows its own credentials; kube-apiserver once took such connections for tunnels (CVE-2018-1002105).
+// TestS43Upgrade: a request to upgrade that is refused leaves no tunnel. The connection carries requests as before,
+// each of which shows its own credentials; kube-apiserver once took such connections for tunnels (CVE-2018-1002105).
 func TestS43Upgrade(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -139,8 +139,8 @@ func TestS43Upgrade(t *testing.T) {
 	}
 }
 
-// TestS51ErrorsTellNothing: what a caller is told of an error helps no attacker: no address of the inside, no token, no stack. Nor
-// can a caller write lines of its own into the log.
+// TestS51ErrorsTellNothing: what a caller is told of an error helps no attacker: no address of the inside, no token, no
+// stack. Nor can a caller write lines of its own into the log.
 func TestS51ErrorsTellNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -69,8 +69,8 @@ func (s *server) used(t *testing.T) (cpu time.Duration, peak uint64) {
 	return time.Duration(stat.CPUTime() * float64(time.Second)), status.VmHWM >> 20
 }
 
-// keeper sends requests over connections that stay open, as the aggregator does: a handshake for each of thousands of requests would
-// cost more than the requests.
+// keeper sends requests over connections that stay open, as the aggregator does: a handshake for each of thousands of
+// requests would cost more than the requests.
 type keeper struct {
 	http.Client
 	base string

@@ -109,8 +109,8 @@ func (w *wire) carry(to io.WriteCloser, from io.Reader, answers bool) {
 	}
 }
 
-// TestEtcdFails: while etcd is down, silent or answers noise, nobody is told that something was read or written; the server says
-// what is wrong, and works again without a restart. Nothing was changed meanwhile.
+// TestEtcdFails: while etcd is down, silent or answers noise, nobody is told that something was read or written; the
+// server says what is wrong, and works again without a restart. Nothing was changed meanwhile.
 func TestEtcdFails(t *testing.T) {
 	t.Parallel()
 	client, err := shared.EtcdClient(t.Context())
@@ -138,7 +138,8 @@ func TestEtcdFails(t *testing.T) {
 				{http.MethodDelete, protected, ""},
 			} {
 				all.Go(func() {
-					// 0: the answer that came with the request's timeout is broken off. That is the library's way, and no success.
+					// 0: the answer that came with the request's timeout is broken off. That is the library's way, and
+					// no success.
 					if got := ask(request.method, request.path, request.body); got.status != 0 && got.status < http.StatusInternalServerError {
 						t.Errorf("%s %s: %s, want 5xx", request.method, request.path, got)
 					}

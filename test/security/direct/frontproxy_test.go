@@ -58,8 +58,8 @@ func signed(t *testing.T, issuer *certs.KeyPair, change func(*x509.Certificate))
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// TestS01S02S04ForgedHeaders: only the certificate of the front proxy makes the headers count. Whoever reaches the port could
-// otherwise be anybody. No SubjectAccessReview may carry a name that was only claimed.
+// TestS01S02S04ForgedHeaders: only the certificate of the front proxy makes the headers count. Whoever reaches the port
+// could otherwise be anybody. No SubjectAccessReview may carry a name that was only claimed.
 func TestS01S02S04ForgedHeaders(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -131,7 +131,8 @@ func impostor(t *testing.T, of *x509.Certificate) *certs.KeyPair {
 	return &certs.KeyPair{Certificate: cert, Key: pair.PrivateKey.(crypto.Signer)}
 }
 
-// TestS03UsersCertificate: a user of the cluster is that user, whatever the headers say; the CA of users vouches for no proxy.
+// TestS03UsersCertificate: a user of the cluster is that user, whatever the headers say; the CA of users vouches for no
+// proxy.
 func TestS03UsersCertificate(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -156,8 +157,8 @@ func listGadgets() *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{Verb: "list", Group: "workshop.example.com", Version: "v1", Resource: "gadgets"}
 }
 
-// TestS05NoUser: the front proxy's certificate is not itself a user. Without the user's header nobody is there, and groups
-// alone make nobody.
+// TestS05NoUser: the front proxy's certificate is not itself a user. Without the user's header nobody is there, and
+// groups alone make nobody.
 func TestS05NoUser(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -56,8 +56,9 @@ func (s *server) webhook(t *testing.T, label string) {
 	})
 }
 
-// TestS08HeadersGoNoFurther: credentials and claims in a request's headers end with authentication. What our server itself then
-// sends, to kube-apiserver and to webhooks, and what it logs, has none of them: nobody behind it may take them for its own word.
+// TestS08HeadersGoNoFurther: credentials and claims in a request's headers end with authentication. What our server
+// itself then sends, to kube-apiserver and to webhooks, and what it logs, has none of them: nobody behind it may take
+// them for its own word.
 func TestS08HeadersGoNoFurther(t *testing.T) {
 	t.Parallel()
 	args, log := auditArgs(t)

@@ -53,8 +53,8 @@ func auditOf(t *testing.T, log, id string) auditv1.Event {
 	return found
 }
 
-// TestS19Impersonation: to act as somebody else needs the permission to do so, of the one who asks. At our own port it is our
-// server that must check, since kube-apiserver is not in the way.
+// TestS19Impersonation: to act as somebody else needs the permission to do so, of the one who asks. At our own port it
+// is our server that must check, since kube-apiserver is not in the way.
 func TestS19Impersonation(t *testing.T) {
 	t.Parallel()
 	args, log := auditArgs(t)

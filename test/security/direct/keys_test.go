@@ -61,8 +61,9 @@ func segments() []string {
 
 const widgets = "/apis/workshop.example.com/v1/namespaces/"
 
-// TestS28Keys: a name or a namespace that is a path reads, changes and deletes nothing that is elsewhere (CVE-2022-3162). Ann may do
-// everything but with widgets in the namespace "s28-other", or in all, and with gadgets; Bea may delete one widget of hers, not all.
+// TestS28Keys: a name or a namespace that is a path reads, changes and deletes nothing that is elsewhere
+// (CVE-2022-3162). Ann may do everything but with widgets in the namespace "s28-other", or in all, and with gadgets;
+// Bea may delete one widget of hers, not all.
 func TestS28Keys(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -96,7 +97,8 @@ func TestS28Keys(t *testing.T) {
 			t.Errorf("%s %s tells what ann may not see: %.500s", method, target, answer)
 		}
 	}
-	// What has no such path at all is 404 or 405, what a check of the name refuses 400 or 422, what is another namespace 403.
+	// What has no such path at all is 404 or 405, what a check of the name refuses 400 or 422, what is another
+	// namespace 403.
 	refused := []string{"400", "403", "404", "405", "422"}
 	for _, segment := range segments() {
 		segment = strings.ReplaceAll(segment, "other", "s28-other")

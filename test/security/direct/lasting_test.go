@@ -51,8 +51,8 @@ func consolesOf(widget string) string {
 	return "/apis/workshop.example.com/v1/namespaces/default/widgets/" + widget + "/console"
 }
 
-// testLasting opens the path for two callers each at two servers. The one loses the right, or the trust; the other goes on. All wait
-// together, and while other tests run before this one may go on.
+// testLasting opens the path for two callers each at two servers. The one loses the right, or the trust; the other goes
+// on. All wait together, and while other tests run before this one may go on.
 func testLasting(t *testing.T, path string, header http.Header, status int) {
 	right := newServer(t)
 	var revoked atomic.Bool

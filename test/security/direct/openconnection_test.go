@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// oneConnection is a transport that connects once; a second attempt fails. Requests on it are those of a connection that was open
-// before whatever happened since.
+// oneConnection is a transport that connects once; a second attempt fails. Requests on it are those of a connection
+// that was open before whatever happened since.
 func oneConnection(t *testing.T, cert *tls.Certificate) *http.Transport {
 	t.Helper()
 	config, err := clientTLS(cert)
@@ -37,8 +37,8 @@ func oneConnection(t *testing.T, cert *tls.Certificate) *http.Transport {
 	return transport
 }
 
-// TestS12OpenConnection: whoever is trusted no longer is refused with the next request, on a connection that was opened before
-// and on which many were allowed: by a change of the trust, its end, or the end of the certificate.
+// TestS12OpenConnection: whoever is trusted no longer is refused with the next request, on a connection that was opened
+// before and on which many were allowed: by a change of the trust, its end, or the end of the certificate.
 func TestS12OpenConnection(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -96,7 +96,8 @@ func TestS12OpenConnection(t *testing.T) {
 			if got.status == http.StatusOK && sent.Before(pair.Certificate.NotAfter) {
 				return fmt.Errorf("not expired yet")
 			}
-			// The refusal ends the connection, so this is the very first request that was not allowed: one that is sent before the
+			// The refusal ends the connection, so this is the very first request that was not allowed: one that is sent
+			// before the
 			// end may be judged after it.
 			got.want(t, "after it expired", http.StatusUnauthorized)
 			if !time.Now().After(pair.Certificate.NotAfter) {

@@ -15,11 +15,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestS39Overload: a user whose requests take long, because kube-apiserver does not answer the question whether they are allowed, sends
-// ten times as many at once as the server serves. Authorization comes after priority and fairness: they hold seats. They are refused
-// with 429 and the time to come again; whether the server is well is answered at once, and so are administrators. Another user of the
-// same priority gets a seat too, within two rounds: priority and fairness takes every request for a short one until it has ended. So it
-// is with consoles, which the library would give no seats.
+// TestS39Overload: a user whose requests take long, because kube-apiserver does not answer the question whether they
+// are allowed, sends ten times as many at once as the server serves. Authorization comes after priority and fairness:
+// they hold seats. They are refused with 429 and the time to come again; whether the server is well is answered at
+// once, and so are administrators. Another user of the same priority gets a seat too, within two rounds: priority and
+// fairness takes every request for a short one until it has ended. So it is with consoles, which the library would give
+// no seats.
 func TestS39Overload(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -29,7 +30,8 @@ func TestS39Overload(t *testing.T) {
 		http2  bool
 		// allowed is what is answered in the end.
 		allowed bool
-		// mebibytes are for 400 requests: stacks, buffers, and what is remembered of them. Each console has a connection too.
+		// mebibytes are for 400 requests: stacks, buffers, and what is remembered of them. Each console has a
+		// connection too.
 		mebibytes uint64
 	}{
 		{"reads", func(i int) string { return protected + "/" + strconv.Itoa(i) }, nil, true, true, 64},
@@ -55,7 +57,8 @@ func TestS39Overload(t *testing.T) {
 			})
 			s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)
 			check := s.costs(t, "400 requests", 20*time.Second, tc.mebibytes)
-			// Connections of 50 requests each: who asks for more streams than a connection has, 100, may wait at the client.
+			// Connections of 50 requests each: who asks for more streams than a connection has, 100, may wait at the
+			// client.
 			clients := make([]*keeper, 10*limit/50)
 			for i := range clients {
 				clients[i] = s.keep(t, proxy)
@@ -75,8 +78,9 @@ func TestS39Overload(t *testing.T) {
 					answers <- clients[i%len(clients)].try(http.MethodGet, tc.path(i), header, "")
 				})
 			}
-			// Each user has a place for 300 waiting requests: 6 queues of 50. What is beyond is refused at once, and shows that the seats are
-			// taken and that all have come: who still comes later would wait longer than the rounds that servesOthers reckons with.
+			// Each user has a place for 300 waiting requests: 6 queues of 50. What is beyond is refused at once, and
+			// shows that the seats are taken and that all have come: who still comes later would wait longer than the
+			// rounds that servesOthers reckons with.
 			counts := map[int]int{}
 			for range cap(answers) - 300 - limit {
 				got := <-answers
@@ -117,7 +121,8 @@ func (s *server) servesOthers(t *testing.T, proxy *tls.Certificate) {
 		{"/readyz without credentials", "/readyz", nil, 5 * time.Second, false},
 		{"/livez without credentials", "/livez", nil, 5 * time.Second, false},
 		{"an administrator", protected, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, 5 * time.Second, false},
-		// A round is 10 s: then a review is given up. Who waited for 15 s in vain gets 429 too, and comes again as clients do.
+		// A round is 10 s: then a review is given up. Who waited for 15 s in vain gets 429 too, and comes again as
+		// clients do.
 		{"another user", protected, http.Header{"X-Remote-User": {"quiet"}}, 30 * time.Second, true},
 	} {
 		began, cert := time.Now(), proxy

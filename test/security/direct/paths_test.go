@@ -37,8 +37,8 @@ func TestS26OtherPaths(t *testing.T) {
 	}
 }
 
-// TestS27UncleanPaths: what is authorized is what is served. A path that can be read in two ways must not be authorized in one and
-// served in the other. The user may read "/apis" and below it but no resources, and not "/metrics".
+// TestS27UncleanPaths: what is authorized is what is served. A path that can be read in two ways must not be authorized
+// in one and served in the other. The user may read "/apis" and below it but no resources, and not "/metrics".
 func TestS27UncleanPaths(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

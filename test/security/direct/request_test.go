@@ -139,7 +139,8 @@ func who(u *authenticationv1.UserInfo) string {
 	return line
 }
 
-// clientTLS trusts our server's CA and nothing else, and shows the certificate whether the server asks for its CA or not.
+// clientTLS trusts our server's CA and nothing else, and shows the certificate whether the server asks for its CA or
+// not.
 func clientTLS(cert *tls.Certificate) (*tls.Config, error) {
 	data, err := os.ReadFile(filepath.Join(shared.PKI(), certs.ServingCADir, certs.CertFile))
 	if err != nil {

@@ -182,7 +182,8 @@ var grantOnce = sync.OnceValue(func() error {
 	)
 })
 
-// grant binds rules to subjects, and returns when kube-apiserver answers accordingly: our server keeps a refusal for 10 s.
+// grant binds rules to subjects, and returns when kube-apiserver answers accordingly: our server keeps a refusal for 10
+// s.
 func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
 	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
 	defer cancel()

@@ -24,9 +24,9 @@ func head(more ...field) []field {
 	}, more...)
 }
 
-// TestS07SmugglingHTTP2 is TestS07Smuggling on the wire of HTTP/2, which is what the aggregator speaks. There names and values
-// have lengths, so a line break does not end a value; it must be refused (RFC 9113 section 8.2.1). "reset" is a stream or
-// a connection that our server ends without an answer.
+// TestS07SmugglingHTTP2 is TestS07Smuggling on the wire of HTTP/2, which is what the aggregator speaks. There names and
+// values have lengths, so a line break does not end a value; it must be refused (RFC 9113 section 8.2.1). "reset" is a
+// stream or a connection that our server ends without an answer.
 func TestS07SmugglingHTTP2(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -122,7 +122,8 @@ func (s *server) newStream(t *testing.T, cert *tls.Certificate) *stream {
 	return c
 }
 
-// send writes a request and returns how it was read. Errors of writing are left to the reader: our server may have hung up.
+// send writes a request and returns how it was read. Errors of writing are left to the reader: our server may have hung
+// up.
 func (c *stream) send(t *testing.T, fields, trailer []field) string {
 	t.Helper()
 	c.id, c.next = c.next, c.next+2

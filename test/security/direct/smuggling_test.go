@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// smuggled are header lines as they are on the wire of HTTP/1.1, each with the one way in which our server may read them: "400",
-// "401", or the user. It never is a mixture of two, and never a user that no well-formed header names.
+// smuggled are header lines as they are on the wire of HTTP/1.1, each with the one way in which our server may read
+// them: "400", "401", or the user. It never is a mixture of two, and never a user that no well-formed header names.
 var smuggled = []struct{ name, lines, want string }{
 	{"as it should be", "X-Remote-User: ann", "ann"},
 	{"with groups", "X-Remote-User: ann\r\nX-Remote-Group: a\r\nX-Remote-Group: b", `ann groups=["a" "b"]`},
@@ -52,7 +52,8 @@ var smuggled = []struct{ name, lines, want string }{
 	{"changed by a trailer", "X-Remote-User: ann\r\nTrailer: X-Remote-Group", "ann"},
 }
 
-// TestS07Smuggling sends each as the front proxy, which shows how it is read, and without a certificate, where nothing may help.
+// TestS07Smuggling sends each as the front proxy, which shows how it is read, and without a certificate, where nothing
+// may help.
 func TestS07Smuggling(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -45,7 +45,8 @@ func accountToken(t *testing.T, audiences ...string) string {
 	return request.Status.Token
 }
 
-// jwt is a token for the account as kube-apiserver would make it, with a signature by the key; nil means the algorithm "none".
+// jwt is a token for the account as kube-apiserver would make it, with a signature by the key; nil means the algorithm
+// "none".
 func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
 	t.Helper()
 	part := base64.RawURLEncoding.EncodeToString
@@ -68,8 +69,8 @@ func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
 	return token + "." + part(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// TestS15S17TokenIsReviewed: our server believes no token by itself, it asks kube-apiserver about each, which knows which are
-// expired, revoked or for another audience.
+// TestS15S17TokenIsReviewed: our server believes no token by itself, it asks kube-apiserver about each, which knows
+// which are expired, revoked or for another audience.
 func TestS15S17TokenIsReviewed(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -113,7 +114,8 @@ func TestS15S17TokenIsReviewed(t *testing.T) {
 	}
 }
 
-// TestS15TokenInLogs: a token is as good as its owner; whoever may read logs must not find it there, however much is logged.
+// TestS15TokenInLogs: a token is as good as its owner; whoever may read logs must not find it there, however much is
+// logged.
 func TestS15TokenInLogs(t *testing.T) {
 	t.Parallel()
 	for _, verbosity := range []string{"4", "6", "7", "8", "10"} {

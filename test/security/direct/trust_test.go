@@ -16,8 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS09UID: the UID's header counts if the cluster says so, by naming it in the ConfigMap (KEP-4862). A kube-apiserver that
-// does not name it does not remove it from its clients' requests either, so it would be the clients who choose.
+// TestS09UID: the UID's header counts if the cluster says so, by naming it in the ConfigMap (KEP-4862). A
+// kube-apiserver that does not name it does not remove it from its clients' requests either, so it would be the clients
+// who choose.
 func TestS09UID(t *testing.T) {
 	t.Parallel()
 	const key = "requestheader-uid-headers"
@@ -60,8 +61,8 @@ func (s *server) wantUser(t *testing.T, cert *tls.Certificate, header http.Heade
 	}
 }
 
-// TestS10OtherHeaderNames: where the cluster has other names for the headers, those count and the usual ones do not: the
-// kube-apiserver of such a cluster lets its clients send the usual ones (kubernetes/kubernetes#119631).
+// TestS10OtherHeaderNames: where the cluster has other names for the headers, those count and the usual ones do not:
+// the kube-apiserver of such a cluster lets its clients send the usual ones (kubernetes/kubernetes#119631).
 func TestS10OtherHeaderNames(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -96,8 +97,8 @@ func TestS10OtherHeaderNames(t *testing.T) {
 	}
 }
 
-// TestS12TrustFollows: a CA that the cluster trusts no longer is refused by a server that runs on, and so is a name. An attacker
-// with an old key must not be let in until somebody thinks of a restart.
+// TestS12TrustFollows: a CA that the cluster trusts no longer is refused by a server that runs on, and so is a name. An
+// attacker with an old key must not be let in until somebody thinks of a restart.
 func TestS12TrustFollows(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -169,7 +170,8 @@ func TestS12TrustDeleted(t *testing.T) {
 	shared.Eventually(t, "the front proxy to be trusted again", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
 }
 
-// TestS12TrustWhileStopping: a server that was told to stop serves for a while, and follows the trust until the last request.
+// TestS12TrustWhileStopping: a server that was told to stop serves for a while, and follows the trust until the last
+// request.
 func TestS12TrustWhileStopping(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)

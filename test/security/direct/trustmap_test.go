@@ -19,8 +19,8 @@ import (
 
 const trustName = "extension-apiserver-authentication"
 
-// trustMap is the ConfigMap that says whom to trust, in the hands of a test: kube-apiserver's own would be put right again by
-// its controller. It can be got, listed and watched, the last with the initial events too (KEP-3157).
+// trustMap is the ConfigMap that says whom to trust, in the hands of a test: kube-apiserver's own would be put right
+// again by its controller. It can be got, listed and watched, the last with the initial events too (KEP-3157).
 type trustMap struct {
 	mu      sync.Mutex
 	events  []metav1.WatchEvent // the event at i makes version i+1

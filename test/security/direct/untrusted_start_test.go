@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS13TrustUnreadableAtStart: a server that cannot learn whom to trust ends, or stays unready; it never serves. One that went
-// on without would take everybody, or nobody, for the front proxy.
+// TestS13TrustUnreadableAtStart: a server that cannot learn whom to trust ends, or stays unready; it never serves. One
+// that went on without would take everybody, or nobody, for the front proxy.
 func TestS13TrustUnreadableAtStart(t *testing.T) {
 	t.Parallel()
 	cm := func(data string) string {
@@ -65,8 +65,9 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 	}
 }
 
-// TestS13TrustUnwatchable: the trust could be read once and then not be followed. The server is not ready, although all else of it
-// is, and nobody is let in on what was read then. The library alone would be ready, and take the front proxy for a stranger.
+// TestS13TrustUnwatchable: the trust could be read once and then not be followed. The server is not ready, although all
+// else of it is, and nobody is let in on what was read then. The library alone would be ready, and take the front proxy
+// for a stranger.
 func TestS13TrustUnwatchable(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -106,7 +107,8 @@ func TestS13TrustUnwatchable(t *testing.T) {
 	s.get(t, frontProxy(t), forged()).want(t, "the front proxy", http.StatusOK)
 }
 
-// neverServes asks until the server ends, or has answered 20 requests of each kind. None may be let in, and it is never ready.
+// neverServes asks until the server ends, or has answered 20 requests of each kind. None may be let in, and it is never
+// ready.
 func (s *server) neverServes(t *testing.T) {
 	t.Helper()
 	proxy, deadline := frontProxy(t), time.After(envtest.Patience)
@@ -131,8 +133,9 @@ func (s *server) neverServes(t *testing.T) {
 	}
 }
 
-// TestS13TrustForbidden: the right to read the trust is taken away from a server that runs. Its watch stays open, and the library would
-// go on with what it read last for days. Within a minute the server is not ready, refuses writes, and names the right.
+// TestS13TrustForbidden: the right to read the trust is taken away from a server that runs. Its watch stays open, and
+// the library would go on with what it read last for days. Within a minute the server is not ready, refuses writes, and
+// names the right.
 func TestS13TrustForbidden(t *testing.T) {
 	const name = "trust-forbidden"
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: envtest.Namespace, Name: name}}

@@ -125,7 +125,8 @@ func widget(name string, annotations, conditions int) []byte {
 	return []byte(b.String())
 }
 
-// fillNamespaces creates the objects, as a user who may do all with them, and waits until the server knows how large they are.
+// fillNamespaces creates the objects, as a user who may do all with them, and waits until the server knows how large
+// they are.
 func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	t.Helper()
 	for _, name := range []string{"large", "small"} {
@@ -352,8 +353,8 @@ type costlyRequest struct {
 	request  func(i int) request
 }
 
-// TestCosts: with the memory of the manifests, the server survives requests whose cost is far above their size, serves another user
-// meanwhile, and does nothing for them afterwards.
+// TestCosts: with the memory of the manifests, the server survives requests whose cost is far above their size, serves
+// another user meanwhile, and does nothing for them afterwards.
 func TestCosts(t *testing.T) {
 	reader, writer := costlyUsers(t)
 	for name, sent := range costlyReads {

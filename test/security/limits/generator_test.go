@@ -122,7 +122,8 @@ func (g generator) body(method, version string) (contentType string, body []byte
 	return contentType, []byte("{" + member + "}")
 }
 
-// TestGeneratedRequests looks for a request of which a few cost more memory or CPU than they may, for as long as attacks last.
+// TestGeneratedRequests looks for a request of which a few cost more memory or CPU than they may, for as long as
+// attacks last.
 func TestGeneratedRequests(t *testing.T) {
 	reader, writer := costlyUsers(t)
 	users := map[string]client{"reader": reader, "writer": writer, "mallory": clientOf(t, shared.User(t, "mallory"))}

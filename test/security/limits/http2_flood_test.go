@@ -80,7 +80,8 @@ func TestS36ContinuationFlood(t *testing.T) {
 			}, 10_000, true},
 			{"frames of one header", func(_ *frames, i int) []byte {
 				if i == 0 {
-					// A header that is never indexed, with a name of 1 byte and a value of 264,241,279 (RFC 7541 section 5.1).
+					// A header that is never indexed, with a name of 1 byte and a value of 264,241,279 (RFC 7541
+					// section 5.1).
 					return []byte{0x10, 0x01, 'x', 0x7f, 0x80, 0x80, 0xff, 0x7d}
 				}
 				return bytes.Repeat([]byte("x"), 16<<10)
@@ -113,8 +114,8 @@ func TestS36ContinuationFlood(t *testing.T) {
 	check()
 }
 
-// TestS38AnonymousHTTP2: who shows no credentials gets one answer on a connection, and then it ends. HTTP/2 gives a client much to do
-// with little; it is for those who are known (UnauthenticatedHTTP2DOSMitigation).
+// TestS38AnonymousHTTP2: who shows no credentials gets one answer on a connection, and then it ends. HTTP/2 gives a
+// client much to do with little; it is for those who are known (UnauthenticatedHTTP2DOSMitigation).
 func TestS38AnonymousHTTP2(t *testing.T) {
 	for _, tc := range []struct{ path, want string }{{gadgetsPath, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
 		c := dialHTTP2(t, nil)
@@ -136,9 +137,10 @@ func TestS38AnonymousHTTP2(t *testing.T) {
 	}
 }
 
-// TestS38RapidReset: requests that are taken back as soon as they are sent (CVE-2023-44487) end the connection of a client without
-// credentials. A user's cost the server no more than what it does at once, 25 on a connection and 100 that wait: it closes the
-// connection, or has ended each of them when the last is answered. Others are served beside them.
+// TestS38RapidReset: requests that are taken back as soon as they are sent (CVE-2023-44487) end the connection of a
+// client without credentials. A user's cost the server no more than what it does at once, 25 on a connection and 100
+// that wait: it closes the connection, or has ended each of them when the last is answered. Others are served beside
+// them.
 func TestS38RapidReset(t *testing.T) {
 	admin, err := shared.AdminConfig()
 	if err != nil {
@@ -244,7 +246,8 @@ func streamsAtOnce(t *testing.T) uint32 {
 	return streams
 }
 
-// last waits for the answer to a stream, or the end of the connection, and returns the last stream that the server says it looked at.
+// last waits for the answer to a stream, or the end of the connection, and returns the last stream that the server says
+// it looked at.
 func (c *frames) last(stream uint32) (got string, last uint32) {
 	got = "closed"
 	for h := range c.heard {

@@ -20,8 +20,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// frames is a connection of HTTP/2 on which a test writes every frame itself. What the server sends is read all the time: a
-// server that cannot write stops to read.
+// frames is a connection of HTTP/2 on which a test writes every frame itself. What the server sends is read all the
+// time: a server that cannot write stops to read.
 type frames struct {
 	conn    *tls.Conn
 	out     *bufio.Writer

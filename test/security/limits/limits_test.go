@@ -141,8 +141,8 @@ func TestS37SlowHeaders(t *testing.T) {
 	}
 }
 
-// TestS40Connections: idle connections of five addresses are accepted to a number, which the memory of the container has room for, and
-// another address is served by new ones beside them.
+// TestS40Connections: idle connections of five addresses are accepted to a number, which the memory of the container
+// has room for, and another address is served by new ones beside them.
 func TestS40Connections(t *testing.T) {
 	const count, ofFirst, most, mostOfAddress, reserved = 600, 150, 200, 100, 5 * 10
 	server := shared.Servers[0]
@@ -227,8 +227,8 @@ func connect(t *testing.T, address string, tries int) []net.Conn {
 	return accepted(all)
 }
 
-// accepted returns the connections that are still open after 2 s: in TLS 1.3 a client that has sent its part of the handshake does not
-// know yet whether the server accepts it.
+// accepted returns the connections that are still open after 2 s: in TLS 1.3 a client that has sent its part of the
+// handshake does not know yet whether the server accepts it.
 func accepted(all []net.Conn) (kept []net.Conn) {
 	deadline := time.Now().Add(2 * time.Second)
 	var mutex sync.Mutex

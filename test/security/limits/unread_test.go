@@ -78,7 +78,8 @@ func TestS37Unread(t *testing.T) {
 	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience, seats(func(taken float64) bool { return taken == 0 }))
 }
 
-// TestUnread: another user is served while one who may read asks for much from several addresses, and reads nothing of it.
+// TestUnread: another user is served while one who may read asks for much from several addresses, and reads nothing of
+// it.
 func TestUnread(t *testing.T) {
 	costlyUsers(t)
 	idler, err := shared.Config("costly-reader")
@@ -149,8 +150,8 @@ func leaveUnread(ctx context.Context, i int, pair tls.Certificate, head string) 
 	return nil
 }
 
-// TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it is somebody who
-// may send one.
+// TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it
+// is somebody who may send one.
 func TestS37SlowBody(t *testing.T) {
 	t.Parallel()
 	admin, err := shared.AdminConfig()
@@ -173,7 +174,8 @@ func TestS37SlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server refuses a connection in the handshake, which the client sees later, as long as those of the tests before take all places.
+	// The server refuses a connection in the handshake, which the client sees later, as long as those of the tests
+	// before take all places.
 	shared.Eventually(t, "connections to be accepted", envtest.Patience, func(context.Context) error {
 		for range 6 {
 			conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })

@@ -51,8 +51,8 @@ func answers(input string) said {
 	return s
 }
 
-// FuzzWidgetConsoleLines: whatever is typed, each line has its one answer, however the input is cut, and a line that is too
-// long ends the console before it is kept.
+// FuzzWidgetConsoleLines: whatever is typed, each line has its one answer, however the input is cut, and a line that is
+// too long ends the console before it is kept.
 func FuzzWidgetConsoleLines(f *testing.F) {
 	for _, input := range []string{
 		"", "\n", "echo a\necho b", "show\nhelp\ndance\nexit\necho b\n", "echo \xff\x00\r\n", "\xc2\x85echo\u2003a\u00a0b\n", "EXIT\n", "exit now\n", " exit\necho b",

@@ -42,8 +42,8 @@ var consoleCommands = []struct {
 	}},
 }
 
-// newConsoleSession returns the session of consoles. They read the widget by the caller's right to get it, which the right to
-// create its console does not include.
+// newConsoleSession returns the session of consoles. They read the widget by the caller's right to get it, which the
+// right to create its console does not include.
 func newConsoleSession(widgets rest.Getter, a authorizer.Authorizer) subresource.Session {
 	return func(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
 		return runConsole(ctx, in, out, errOut, func() (*workshop.Widget, error) {

@@ -169,8 +169,8 @@ func consoleContext(ctx context.Context, name string) context.Context {
 	})
 }
 
-// TestConsoleShow: the right to create a console is not the right to read its widget. Each show asks for that again, and
-// without it the console stays open.
+// TestConsoleShow: the right to create a console is not the right to read its widget. Each show asks for that again,
+// and without it the console stays open.
 func TestConsoleShow(t *testing.T) {
 	mayGet := []bool{false, true, false}
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -213,8 +213,8 @@ func TestConsoleShowMissing(t *testing.T) {
 	}
 }
 
-// TestConsoleContextEnds: a show that waits for the store does not outlive its console, and what the client had sent before is
-// not carried out any more.
+// TestConsoleContextEnds: a show that waits for the store does not outlive its console, and what the client had sent
+// before is not carried out any more.
 func TestConsoleContextEnds(t *testing.T) {
 	ctx, end := context.WithCancel(consoleContext(t.Context(), "w"))
 	defer end()

@@ -18,8 +18,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
 )
 
-// fieldPaths says where a version has the fields that hand-written rules speak of: an error that names a field of another
-// version helps nobody. Generated rules know the fields of their own version.
+// fieldPaths says where a version has the fields that hand-written rules speak of: an error that names a field of
+// another version helps nobody. Generated rules know the fields of their own version.
 type fieldPaths struct {
 	replicas, maxReplicas *field.Path
 	// material is where a version has the material of a part if it has no field, and so no tag, for it.

@@ -76,8 +76,8 @@ func TestFieldPaths(t *testing.T) {
 	}
 }
 
-// TestMaterialPath: a version whose parts have a material has a tag there, and none of the rules written by hand; another
-// has the materials where the rule says.
+// TestMaterialPath: a version whose parts have a material has a tag there, and none of the rules written by hand;
+// another has the materials where the rule says.
 func TestMaterialPath(t *testing.T) {
 	for _, gv := range widgetVersions() {
 		t.Run(gv.Version, func(t *testing.T) {
@@ -117,7 +117,8 @@ func TestMaterialPath(t *testing.T) {
 	}
 }
 
-// TestRequestPaths: the names are those of the version of the request, and of the stored one where there is none to go by.
+// TestRequestPaths: the names are those of the version of the request, and of the stored one where there is none to go
+// by.
 func TestRequestPaths(t *testing.T) {
 	check := func(t *testing.T, ctx context.Context, want schema.GroupVersion) {
 		t.Helper()
@@ -143,8 +144,8 @@ func TestRequestPaths(t *testing.T) {
 	})
 }
 
-// TestReplicasPaths: a client that sets replicas through the object owns, in each version, the field that the subresource
-// scale looks for.
+// TestReplicasPaths: a client that sets replicas through the object owns, in each version, the field that the
+// subresource scale looks for.
 func TestReplicasPaths(t *testing.T) {
 	got := replicasPaths()
 	if len(got) != len(widgetVersions()) {

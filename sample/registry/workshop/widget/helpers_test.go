@@ -41,8 +41,8 @@ func requestContext(t *testing.T, gv schema.GroupVersion, subresource string) co
 	})
 }
 
-// eachVersion runs the test for requests in each served version: one whose rules are missing would be a way around them.
-// in translates the names of fields, which are those of v1, to the version.
+// eachVersion runs the test for requests in each served version: one whose rules are missing would be a way around
+// them. in translates the names of fields, which are those of v1, to the version.
 func eachVersion(t *testing.T, subresource string, test func(t *testing.T, ctx context.Context, in func([]string) []string)) {
 	t.Helper()
 	for _, gv := range install.GroupVersions() {

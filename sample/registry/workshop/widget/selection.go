@@ -14,8 +14,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// attributes returns by what a widget is selected. The names of fields are those of the internal form; each version maps its
-// own to them.
+// attributes returns by what a widget is selected. The names of fields are those of the internal form; each version
+// maps its own to them.
 func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	widget, ok := obj.(*workshop.Widget)
 	if !ok {

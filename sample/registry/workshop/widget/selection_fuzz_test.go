@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
-// FuzzWidgetFieldSelector: a field selector is refused as a whole where it has a name that the version does not; any other
-// selects exactly the widgets whose fields, as a client of the version sees them, are so.
+// FuzzWidgetFieldSelector: a field selector is refused as a whole where it has a name that the version does not; any
+// other selects exactly the widgets whose fields, as a client of the version sees them, are so.
 func FuzzWidgetFieldSelector(f *testing.F) {
 	for _, selector := range []string{
 		"", ",", "metadata.name=w", "metadata.namespace!=demo,metadata.name==w", "spec.model=pendulum", "spec.design=pendulum",
@@ -105,8 +105,8 @@ func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widg
 	})
 }
 
-// FuzzWidgetLabelSelector: a label selector that is accepted can be printed and read again, as clients, the scale and the
-// continuation of a watch do, and selects the same.
+// FuzzWidgetLabelSelector: a label selector that is accepted can be printed and read again, as clients, the scale and
+// the continuation of a watch do, and selects the same.
 func FuzzWidgetLabelSelector(f *testing.F) {
 	for _, selector := range []string{
 		"", "a", "!a", "a=b", "a==b", "a!=b", "a in (b,c)", "a notin (b)", "a in ()", "a in (,b)", "a>1", "a<2,a>-1", "x.example.com/a=b,!c",

@@ -31,8 +31,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestSelectableFields: each version selects by its own names, which lead to what attributes returns; the names of other
-// versions are refused, with those that this one has.
+// TestSelectableFields: each version selects by its own names, which lead to what attributes returns; the names of
+// other versions are refused, with those that this one has.
 func TestSelectableFields(t *testing.T) {
 	likeV1 := [2]string{"spec.model", "spec.grade"}
 	names := map[string][2]string{"v1": likeV1, "v1beta1": likeV1, "v1alpha1": {"spec.design", "spec.quality"}}

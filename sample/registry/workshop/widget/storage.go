@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package widget stores the kind Widget: its rules (strategy.go, validation.go), its columns (columns.go), the fields by
-// which it is selected and the names that they have in each version (selection.go, fields.go), and its REST storage with
-// the subresources status, scale and console (console_session.go).
+// Package widget stores the kind Widget: its rules (strategy.go, validation.go), its columns (columns.go), the fields
+// by which it is selected and the names that they have in each version (selection.go, fields.go), and its REST storage
+// with the subresources status, scale and console (console_session.go).
 package widget
 
 import (

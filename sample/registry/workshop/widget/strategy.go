@@ -15,8 +15,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// widgetStrategy holds the rules for the main resource: status is out of reach, and the generation counts changes of the
-// spec.
+// widgetStrategy holds the rules for the main resource: status is out of reach, and the generation counts changes of
+// the spec.
 type widgetStrategy struct{ strategy.Base }
 
 func newStrategy(scheme *runtime.Scheme) widgetStrategy {

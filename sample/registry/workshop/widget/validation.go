@@ -30,8 +30,8 @@ func validate(ctx context.Context, widget *workshop.Widget, paths fieldPaths) fi
 	return append(errs, validateMaterials(ctx, widget.Spec.Parts, nil, paths)...)
 }
 
-// validateUpdate applies each rule only when one of its fields changes, so that an object stored before the rule existed
-// can still be updated elsewhere.
+// validateUpdate applies each rule only when one of its fields changes, so that an object stored before the rule
+// existed can still be updated elsewhere.
 func validateUpdate(ctx context.Context, widget, old *workshop.Widget, paths fieldPaths) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&widget.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	if !apiequality.Semantic.DeepEqual(widget.Spec.Replicas, old.Spec.Replicas) ||
