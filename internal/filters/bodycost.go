@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"example.com/extension-apiserver/internal/objectsizes"
 	"example.com/extension-apiserver/internal/patch"
 )
 
@@ -22,6 +23,8 @@ const (
 	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body,
 	// which is copied by admission, by a patch and by the storage.
 	valueCost, byteCost = 300, 8
+	// elementCost is that of an element of a list that is invalid in several ways.
+	elementCost = 4 << 10
 	// maxValues is the number of values that a body may have. An object of 1.5 MiB, which is what etcd takes, has
 	// fewer.
 	maxValues = 200_000
@@ -61,6 +64,15 @@ func encodingOf(req *http.Request) bodyEncoding {
 // cost returns what a body costs, or an error with the status 413 if it has too many values, or lists that are too
 // long.
 func (e bodyEncoding) cost(body []byte) (int64, error) {
+	c, err := e.content(body)
+	if err != nil {
+		return 0, err
+	}
+	return e.jsonLength(body)*byteCost + int64(c.values)*valueCost + int64(c.elements)*elementCost, nil
+}
+
+// content returns what a body has in it, or an error as cost does.
+func (e bodyEncoding) content(body []byte) (bodyContent, error) {
 	var c bodyContent
 	switch {
 	case e == cborEncoding:
@@ -68,7 +80,7 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 	case e == protobufEncoding:
 		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
 		if !c.addMessage(message, maxNested) {
-			return 0, apierrors.NewBadRequest("the body is no message in protobuf")
+			return c, apierrors.NewBadRequest("the body is no message in protobuf")
 		}
 		c.owners = countOwners(message, rawField, metadataField, ownersField)
 	case e == yamlEncoding && !json.Valid(body):
@@ -76,18 +88,26 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 			c.values += bytes.Count(body, []byte(separator))
 		}
 		c.values /= 2 // WithYAMLLimit counts what is in it
+		c.elements = bytes.Count(body, []byte("- ")) + bytes.Count(body, []byte(","))
 	default:
 		c.addJSON(body)
 	}
-	if err := c.check(); err != nil {
-		return 0, err
+	return c, c.check()
+}
+
+// jsonLength returns the length that the body may have as JSON in a response.
+func (e bodyEncoding) jsonLength(body []byte) int64 {
+	if e == protobufEncoding || e == cborEncoding {
+		return objectsizes.JSONLength(body)
 	}
-	return int64(len(body))*byteCost + int64(c.values)*valueCost, nil
+	return objectsizes.EscapedLength(body)
 }
 
 // bodyContent is what a body has in it.
 type bodyContent struct {
 	values int
+	// elements is the number of elements in its lists beyond the first of each.
+	elements int
 	// compared is the sum of the squares of the lengths of its lists. The library compares each element with each other
 	// when it tracks who owns a field, merges, and validates that elements are unique.
 	compared int
@@ -95,8 +115,14 @@ type bodyContent struct {
 	owners int
 }
 
-func (c *bodyContent) addList(elements int) { c.compared += elements * elements }
-func (c *bodyContent) addFields(fields int) { c.addList(fields / fieldsOfElem) }
+func (c *bodyContent) addList(elements int) {
+	c.elements += max(0, elements-1)
+	c.compared += elements * elements
+}
+
+func (c *bodyContent) addFields(fields int) {
+	c.compared += fields / fieldsOfElem * (fields / fieldsOfElem)
+}
 
 // check returns an error with the status 413 if there is too much.
 func (c *bodyContent) check() error {

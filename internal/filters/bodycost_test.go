@@ -72,12 +72,23 @@ func TestCostOfBodies(t *testing.T) {
 		"protobuf, too many":                  {protobufEncoding, []byte(protobufValues(maxValues + 1000)), 0},
 		"protobuf, too many, deep":            {protobufEncoding, nested([]byte(protobufValues(maxValues)), 20), 0},
 	} {
-		cost, err := tc.encoding.cost(tc.body)
+		content, err := tc.encoding.content(tc.body)
 		if refused := apierrors.IsRequestEntityTooLargeError(err); refused != (tc.values == 0) || refused != (err != nil) {
 			t.Errorf("%s: got %v, want a refusal: %t", name, err, tc.values == 0)
 		}
-		if values := int(cost-int64(len(tc.body))*byteCost) / valueCost; err == nil && tc.encoding != yamlEncoding && values != tc.values {
-			t.Errorf("%s: got %d values, want %d", name, values, tc.values)
+		if err == nil && tc.encoding != yamlEncoding && content.values != tc.values {
+			t.Errorf("%s: got %d values, want %d", name, content.values, tc.values)
 		}
+	}
+	for encoding, body := range map[bodyEncoding]string{
+		jsonEncoding: `{"a":[1,2,{"b":[],"c":[{},{}]}]}`, yamlEncoding: "a:\n- 1\n- 2\n- b: []", protobufEncoding: "k8s\x00\x0a\x00\x0a\x00\x12\x00\x0a\x00\x0a\x00",
+	} {
+		if got, err := encoding.content([]byte(body)); got.elements != 3 || err != nil {
+			t.Errorf("%q: got %d elements beyond the first and error %v, want 3", body, got.elements, err)
+		}
+	}
+	const element = `{"type":"a"},`
+	if got, err := jsonEncoding.cost([]byte(`{"a":[` + strings.Repeat(element, 1000) + "{}]}")); got < 1000*elementCost || err != nil {
+		t.Errorf("1,000 elements: got %d and error %v, want more", got, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ const (
 	// memoryUsers is how many users may have all of it.
 	memoryUsers = 3
 	// smallCost is that of requests whose number priority and fairness bounds well enough.
-	smallCost = 2 << 20
+	smallCost = 512 << 10
 	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not
 	// read yet.
 	userBodies, waitingBodies = 16, 10
@@ -57,10 +58,9 @@ const (
 
 	// listedCost is that of an object in a list: it is converted to the version of the request.
 	listedCost = 600
-	// wholeByteCost and wholeObjectCost are those of a stored byte and of an object in a list that is not streamed:
-	// what it is converted to, and the whole response. prettyCost is by how much more is needed where JSON is indented.
+	// wholeByteCost and wholeObjectCost are those of a byte of JSON and of an object in a list that is not streamed: what
+	// it is converted to, and the whole response.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
-	prettyCost                     = 3
 	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is
 	// changed or deleted.
 	objectByteCost, changedByteCost = 3, 20
@@ -83,6 +83,7 @@ const (
 // is one seat.
 type Memory struct {
 	budget     *budget.Budget
+	total      int64
 	perUser    int64 // what one user may have, and what any request counts for at the most
 	bodies     *fairness.Places
 	read       *semaphore.Weighted // bodies in memory
@@ -106,7 +107,7 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes) *Memor
 		total = limit / 2
 	}
 	return &Memory{
-		budget: budget.New(total, total/memoryUsers), perUser: total / memoryUsers, bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
+		budget: budget.New(total, total/memoryUsers), total: total, perUser: total / memoryUsers, bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
 		read: semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}), counts: config.StorageObjectCountTracker,
 		sizes: sizes, maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
 	}
@@ -126,10 +127,23 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 			m.initialize(handler, w, req, info)
 			return
 		}
-		cost, size := m.objectsCost(req, info), int64(0)
+		size := int64(0)
 		if writes.Has(info.Verb) {
 			if size = req.ContentLength; size < 0 || size > m.maxBody {
 				size = m.maxBody
+			}
+		}
+		cost, err := m.objectsCost(req, info)
+		if err != nil {
+			responsewriters.RespondWithError(w, req, err, m.serializer)
+			return
+		}
+		// An indented response takes three times as much memory.
+		if (cost > smallCost || size > longBody) && pretty(req) {
+			req = compact(req)
+			if cost, err = m.objectsCost(req, info); err != nil {
+				responsewriters.RespondWithError(w, req, err, m.serializer)
+				return
 			}
 		}
 		release, err := m.admit(req, cost, size)
@@ -359,37 +373,35 @@ func (m *Memory) untilEnd(req *http.Request) (write *http.Request, stop func()) 
 	}
 }
 
-// objectsCost returns what the stored objects cost that a request reads or changes.
-func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestInfo) int64 {
-	factor := int64(1)
-	if pretty(req) {
-		factor = prettyCost
-	}
+// objectsCost returns what the stored objects cost that a request reads or changes, or an error with the status 413 if it
+// is a list that needs more memory than there is for all requests.
+func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestInfo) (int64, error) {
 	switch {
 	case info.Verb == "list", info.Verb == "deletecollection":
-		return m.listCost(req, info, factor)
+		return m.listCost(req, info)
 	case info.Verb == "get":
-		return factor * objectByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name)
+		return objectByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name), nil
 	case info.Name != "":
-		return changedByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name)
+		return changedByteCost * m.sizes.Object(resourceOf(info), info.Namespace, info.Name), nil
 	}
-	return 0
+	return 0, nil
 }
 
-func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo, factor int64) int64 {
+func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo) (int64, error) {
 	of := resourceOf(info)
 	if !m.sizes.Known(of) {
-		return 0
+		return 0, nil
 	}
 	// What was known at last does where that is old.
 	stats, err := m.counts.Get(of.String())
 	if errors.Is(err, flowcontrolrequest.ObjectCountNotFoundErr) {
-		return m.perUser // the server has just started
+		return m.perUser, nil // the server has just started
 	}
 	objects, query := stats.ObjectCount, req.URL.Query()
 	var options metav1.ListOptions
 	fromEtcd := metav1.Convert_url_Values_To_v1_ListOptions(&query, &options, nil) != nil // which the handler rejects
-	if result, err := delegator.ShouldDelegateListMeta(&options, delegator.CacheWithoutSnapshots{}); err != nil || result.ShouldDelegate {
+	if result, err := delegator.ShouldDelegateListMeta(&options, delegator.CacheWithoutSnapshots{}); err != nil ||
+		result.ShouldDelegate {
 		fromEtcd = true
 	}
 	selects := options.LabelSelector != "" || options.FieldSelector != ""
@@ -402,20 +414,43 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if info.Name != "" && info.Namespace != "" {
 		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
 	}
-	if info.Verb == "list" && !fromEtcd && factor == 1 && !transformed(req.Header.Get("Accept")) {
-		return objects * listedCost
+	if info.Verb == "list" && !fromEtcd && !pretty(req) && !transformed(req.Header.Get("Accept")) {
+		return objects * listedCost, nil
 	}
 	// Those that are returned may be the largest.
 	size := objects * largest
-	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
-		size = min(size, stats.ObjectCount*average)
+	json, stored := m.sizes.Large(of, info.Namespace)
+	// Other lists are streamed, or have the metadata alone.
+	whole := query.Get("includeObject") == string(metav1.IncludeObject)
+	if info.Verb == "list" && whole && min(size, json)*wholeByteCost > m.total {
+		m.sizes.Forget(req.Context(), of)
+		if json, stored = m.sizes.Large(of, info.Namespace); min(size, json)*wholeByteCost > m.total {
+			return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list would need %d MiB of memory, and there are %d MiB for all "+
+				"requests; list as JSON or protobuf, or use a limit of %d", min(size, json)*wholeByteCost>>20, m.total>>20,
+				max(1, m.total/wholeByteCost/largest)))
+		}
 	}
-	return factor * (size*wholeByteCost + objects*wholeObjectCost)
+	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
+		size = min(size, stats.ObjectCount*average+json-stored)
+	}
+	return size*wholeByteCost + objects*wholeObjectCost, nil
 }
 
 func resourceOf(info *genericapirequest.RequestInfo) schema.GroupResource {
 	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 }
+
+// compact returns the request without its wish for indented JSON.
+func compact(req *http.Request) *http.Request {
+	req = req.Clone(req.Context())
+	query := req.URL.Query()
+	query.Set("pretty", "false")
+	req.URL.RawQuery = query.Encode()
+	req.Header.Set("Accept", prettyParameter.ReplaceAllString(req.Header.Get("Accept"), ""))
+	return req
+}
+
+var prettyParameter = regexp.MustCompile(`(?i)\s*;\s*pretty\s*=[^;,]*`)
 
 // pretty reports whether JSON may be indented in the response.
 func pretty(req *http.Request) bool {

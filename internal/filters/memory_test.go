@@ -3,6 +3,7 @@
 package filters
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -45,7 +47,7 @@ func testMemory(t *testing.T) *Memory {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), make([]byte, size), value.DefaultContext("/"+resource+"/ns/large")); err != nil {
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), size), value.DefaultContext("/"+resource+"/ns/large")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,13 +89,13 @@ func TestCostOfObjects(t *testing.T) {
 		{"list", "many", "limit=10000&resourceVersion=1", "", "", all},
 		{"list", "many", "limit=1&resourceVersion=1&labelSelector=a", "", "", all},
 		{"list", "many", "limit=1&continue=x", "", "", largestObject*wholeByteCost + wholeObjectCost},
-		{"list", "many", "pretty=1", "", "", prettyCost * all},
+		{"list", "many", "pretty=1", "", "", all},
 		{"list", "many", "pretty=0&resourceVersion=0", "", "curl/8", streamed},
-		{"list", "many", "", "", "curl/8", prettyCost * all},
-		{"list", "many", "pretty=0", "application/json;pretty=1", "", prettyCost * all},
+		{"list", "many", "", "", "curl/8", all},
+		{"list", "many", "pretty=0", "application/json;pretty=1", "", all},
 		{"deletecollection", "many", "", "application/json", "", all},
 		{"get", "many/large", "", table, "", objectByteCost * largestObject},
-		{"get", "many/large", "", "", "Mozilla/5.0", prettyCost * objectByteCost * largestObject},
+		{"get", "many/large", "", "", "Mozilla/5.0", objectByteCost * largestObject},
 		{"get", "many/other", "", "", "", objectByteCost * otherObject},
 		{"get", "few/large", "", "", "", objectByteCost * 10_000},
 		{"get", "elsewhere/large", "", "", "", 0},
@@ -107,9 +109,68 @@ func TestCostOfObjects(t *testing.T) {
 		req.Header.Set("User-Agent", tc.agent)
 		resource, name, _ := strings.Cut(tc.resource, "/")
 		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: resource, Namespace: "ns", Name: name}
-		if got := testMemory(t).objectsCost(req, info); got != tc.want {
-			t.Errorf("%s %s?%s as %q of %q: got %d, want %d", tc.verb, tc.resource, tc.query, tc.accept, tc.agent, got, tc.want)
+		if got, err := testMemory(t).objectsCost(req, info); got != tc.want || err != nil {
+			t.Errorf("%s %s?%s as %q of %q: got %d and error %v, want %d", tc.verb, tc.resource, tc.query, tc.accept, tc.agent, got, err, tc.want)
 		}
+	}
+}
+
+// TestTooLargeList: a list of whole objects that needs more memory than there is gets 413, and others do not.
+func TestTooLargeList(t *testing.T) {
+	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	m := testMemory(t)
+	options, err := m.sizes.Observe(registry.Unconnected{}).GetRESTOptions(schema.GroupResource{Group: "example.com", Resource: "many"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		key := value.DefaultContext(fmt.Sprintf("/many/escapes/w%d", i))
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), bytes.Repeat([]byte("<"), largestObject), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		namespace, query, accept string
+		tooLarge                 bool
+	}{
+		{"escapes", "includeObject=Object", table, true},
+		{"", "includeObject=Object", table, true},
+		{"escapes", "includeObject=Object&limit=500", table, true},
+		{"escapes", "continue=x", "", false},
+		{"escapes", "includeObject=Object&limit=10", table, false},
+		{"escapes", "", table, false},
+		{"escapes", "resourceVersion=0", "", false},
+		{"ns", "includeObject=Object", table, false},
+	} {
+		info := genericapirequest.RequestInfo{Verb: "list", APIGroup: "example.com", Resource: "many", Namespace: tc.namespace}
+		_, err := m.objectsCost(memoryRequest(t.Context(), "ann", info, tc.query, tc.accept, "", nil), &info)
+		if apierrors.IsRequestEntityTooLargeError(err) != tc.tooLarge || (err != nil) != tc.tooLarge {
+			t.Errorf("list of %q?%s as %q: got %v, want it too large: %t", tc.namespace, tc.query, tc.accept, err, tc.tooLarge)
+		}
+	}
+}
+
+// TestCompact: JSON is indented only if that costs little.
+func TestCompact(t *testing.T) {
+	for _, tc := range []struct {
+		verb, name, query, accept string
+		body                      int
+		want                      bool
+	}{
+		{"get", "other", "pretty=1", "", 0, true},
+		{"get", "large", "pretty=1", "", 0, false},
+		{"get", "large", "", "application/json; pretty=1, */*", 0, false},
+		{"list", "", "pretty=true", "", 0, false},
+		{"create", "", "pretty=1", "", 10, true},
+		{"create", "", "pretty=1", "", longBody + 1, false},
+	} {
+		info := genericapirequest.RequestInfo{Verb: tc.verb, Resource: "many", Namespace: "ns", Name: tc.name}
+		req := memoryRequest(t.Context(), "ann", info, tc.query, tc.accept, "", strings.NewReader(strings.Repeat("x", tc.body)))
+		testMemory(t).WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			if got := pretty(req); got != tc.want {
+				t.Errorf("%s %s?%s as %q with %d bytes: got indented %t, want %t", tc.verb, tc.name, tc.query, tc.accept, tc.body, got, tc.want)
+			}
+		}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
 	}
 }
 

@@ -29,6 +29,9 @@ const (
 	// shortList is the number of elements that the library may find duplicates among. The time that generated
 	// validation takes grows with the cube of their number.
 	shortList = 1000
+	// maxText is the length in bytes of a text in an object's metadata, but for the values of annotations. The library's
+	// errors repeat it. A valid one has at most 317.
+	maxText = 1 << 10
 	// maxMetadataErrors is the number of errors in a response.
 	maxMetadataErrors = 100
 )
@@ -61,7 +64,7 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 			errs = append(errs, field.Forbidden(field.NewPath("object"), fmt.Sprintf("a list would have %d elements, and may have %d", longest, maxList)))
 		}
 		if len(errs) > 0 {
-			return apierrors.NewInvalid(a.GetKind().GroupKind(), object.GetName(), errs)
+			return apierrors.NewInvalid(a.GetKind().GroupKind(), object.GetName()[:min(len(object.GetName()), maxText)], errs)
 		}
 		if longest > shortList {
 			if err := l.unique(a, o); err != nil {
@@ -114,6 +117,11 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 			errs = append(errs, field.TooMany(path.Child(name), counts[i], most))
 		}
 	}
+	if name, length := longestText(object); length > maxText {
+		if _, before := longestText(old); length > before {
+			return append(errs, field.Forbidden(path.Child(name), fmt.Sprintf("a text has %d bytes, and may have %d", length, maxText)))
+		}
+	}
 	controllers := 0
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Controller != nil && *owner.Controller {
@@ -138,6 +146,37 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 		errs = append(errs[:maxMetadataErrors], field.Forbidden(path, fmt.Sprintf("there are %d more errors", more)))
 	}
 	return errs
+}
+
+// longestText returns the name of the field with the longest text, and its length.
+func longestText(object metav1.Object) (name string, length int) {
+	if object == nil {
+		return "", 0
+	}
+	see := func(of string, texts ...string) {
+		for _, text := range texts {
+			if len(text) > length {
+				name, length = of, len(text)
+			}
+		}
+	}
+	see("name", object.GetName())
+	see("generateName", object.GetGenerateName())
+	see("namespace", object.GetNamespace())
+	see("finalizers", object.GetFinalizers()...)
+	for key, value := range object.GetLabels() {
+		see("labels", key, value)
+	}
+	for key := range object.GetAnnotations() {
+		see("annotations", key)
+	}
+	for _, owner := range object.GetOwnerReferences() {
+		see(ownersName, owner.APIVersion, owner.Kind, owner.Name, string(owner.UID))
+	}
+	for _, entry := range object.GetManagedFields() {
+		see("managedFields", entry.Manager, entry.APIVersion, string(entry.Operation), entry.FieldsType, entry.Subresource)
+	}
+	return name, length
 }
 
 // metadataCounts returns the numbers of finalizers, owners, labels, annotations and managers.

@@ -55,6 +55,9 @@ func TestLimitObjects(t *testing.T) {
 		"a long list":            {managers(maxList + 1), metav1.ObjectMeta{}, "a list would have 10001 elements, and may have 10000"},
 		"a longer list":          {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
 		"a long list, as before": {metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, ""},
+		"a long name":            {metav1.ObjectMeta{Name: strings.Repeat("<", maxText+1)}, metav1.ObjectMeta{}, "metadata.name: Forbidden: a text has 1025 bytes, and may have 1024"},
+		"a long owner":           {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Name: strings.Repeat("<", 1<<20)}}}, metav1.ObjectMeta{}, "metadata.ownerReferences: Forbidden"},
+		"a long label":           {metav1.ObjectMeta{Labels: map[string]string{"a": strings.Repeat("<", 1<<20)}}, metav1.ObjectMeta{}, "metadata.labels: Forbidden"},
 		"two controllers":        {metav1.ObjectMeta{OwnerReferences: owners}, metav1.ObjectMeta{}, `metadata.ownerReferences: Invalid value: "2 controllers"`},
 		"one controller":         {metav1.ObjectMeta{OwnerReferences: owners[1:]}, metav1.ObjectMeta{}, ""},
 	} {

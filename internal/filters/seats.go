@@ -21,8 +21,8 @@ const (
 	patience = 100 * time.Millisecond
 	// mostIdle is how long a request may have waited for its client or for memory when it gives way.
 	mostIdle = 300 * time.Millisecond
-	// idleSeats of a user need not give way: as many as the library gives to one list.
-	idleSeats = 10
+	// idleSeats of a user need not give way: as many as the library gives to two lists.
+	idleSeats = 20
 	// idleChecks is how often it is decided who gives way.
 	idleChecks = 50 * time.Millisecond
 )

@@ -51,18 +51,18 @@ func TestGiveWay(t *testing.T) {
 		waiting []string
 		want    []int // those of the running that give way
 	}{
-		"nobody waits":             {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, nil, nil},
-		"the same user waits":      {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, []string{"a"}, nil},
-		"another waits":            {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, []string{"b"}, []int{1}},
-		"both wait":                {[]request{{user: "a", width: 10}, {user: "a", width: 10}}, []string{"a", "b"}, []int{1}},
-		"one is not much":          {[]request{{user: "a", width: 10}}, []string{"b"}, nil},
-		"one is wider than others": {[]request{{user: "a", width: 11}}, []string{"b"}, []int{0}},
-		"twelve narrow ones":       {slices.Repeat([]request{{user: "a", width: 1}}, 12), []string{"b"}, []int{10, 11}},
-		"of two users":             {[]request{{user: "a", width: 10}, {user: "b", width: 10}, {user: "b", width: 1}}, []string{"c"}, []int{2}},
-		"those that work":          {[]request{{user: "a", width: 10, busy: true}, {user: "a", width: 10, busy: true}}, []string{"b"}, nil},
-		"one that works counts for nothing": {[]request{{user: "a", width: 10, busy: true}, {user: "a", width: 10}, {user: "a", width: 10}},
+		"nobody waits":             {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, nil, nil},
+		"the same user waits":      {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a"}, nil},
+		"another waits":            {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"b"}, []int{1}},
+		"both wait":                {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a", "b"}, []int{1}},
+		"one is not much":          {[]request{{user: "a", width: 20}}, []string{"b"}, nil},
+		"one is wider than others": {[]request{{user: "a", width: 21}}, []string{"b"}, []int{0}},
+		"22 narrow ones":           {slices.Repeat([]request{{user: "a", width: 1}}, 22), []string{"b"}, []int{20, 21}},
+		"of two users":             {[]request{{user: "a", width: 20}, {user: "b", width: 20}, {user: "b", width: 1}}, []string{"c"}, []int{2}},
+		"those that work":          {[]request{{user: "a", width: 20, busy: true}, {user: "a", width: 20, busy: true}}, []string{"b"}, nil},
+		"one that works counts for nothing": {[]request{{user: "a", width: 20, busy: true}, {user: "a", width: 20}, {user: "a", width: 20}},
 			[]string{"b"}, []int{2}},
-		"one that waits for a moment": {[]request{{user: "a", width: 10}, {user: "a", width: 10, after: 900 * time.Millisecond}}, []string{"b"}, nil},
+		"one that waits for a moment": {[]request{{user: "a", width: 20}, {user: "a", width: 20, after: 900 * time.Millisecond}}, []string{"b"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

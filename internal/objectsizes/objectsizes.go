@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objectsizes knows how large stored objects are, from what passes between etcd and the storage of a server.
+// Package objectsizes knows how long stored objects are as JSON, from what passes between etcd and the storage of a
+// server.
 package objectsizes
 
 import (
+	"bytes"
 	"context"
 	"path"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
 )
 
 const (
@@ -23,8 +30,9 @@ const (
 	remembered = 1000
 )
 
-// Sizes are the largest sizes in bytes that objects have had since the server started. They do not shrink: a watch sees
-// the value before a change after the one that replaces it. All methods can be called concurrently.
+// Sizes are the largest sizes that objects have had since the server started: the lengths of their JSON in bytes, or
+// more. They do not shrink, because a watch sees the value before a change after the one that replaces it. All methods
+// can be called concurrently.
 type Sizes struct {
 	mutex     sync.Mutex
 	resources map[schema.GroupResource]*resource
@@ -33,9 +41,12 @@ type Sizes struct {
 // resource has the largest objects by NAMESPACE/NAME, or NAME. All others have at most the size rest.
 type resource struct {
 	prefix        string // of keys in etcd
-	objects       map[string]int64
+	objects       map[string]object
 	rest, largest int64
+	exists        func(ctx context.Context, name string) bool // nil until there is a storage
 }
+
+type object struct{ json, stored int64 }
 
 // New returns Sizes of no resource.
 func New() *Sizes { return &Sizes{resources: map[schema.GroupResource]*resource{}} }
@@ -66,7 +77,45 @@ func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 	if r == nil {
 		return 0
 	}
-	return min(max(r.rest, r.objects[path.Join(namespace, name)]), r.largest)
+	return min(max(r.rest, r.objects[path.Join(namespace, name)].json), r.largest)
+}
+
+// Large returns the sum of the sizes of the up to 1,000 largest objects of a resource in a namespace, or in all if that
+// is empty, and how many bytes they are stored in. Objects of up to 64 KiB are not among them.
+func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored int64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	r := s.resources[of]
+	if r == nil {
+		return 0, 0
+	}
+	for name, object := range r.objects {
+		if namespace == "" || strings.HasPrefix(name, namespace+"/") {
+			json += object.json
+			stored += object.stored
+		}
+	}
+	return json, stored
+}
+
+// Forget makes Large leave out objects that have been deleted.
+func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
+	s.mutex.Lock()
+	r := s.resources[of]
+	var names []string
+	if r != nil && r.exists != nil {
+		for name := range r.objects {
+			names = append(names, name)
+		}
+	}
+	s.mutex.Unlock()
+	for _, name := range names {
+		if !r.exists(ctx, name) {
+			s.mutex.Lock()
+			delete(r.objects, name)
+			s.mutex.Unlock()
+		}
+	}
 }
 
 // Observe returns options for storages whose objects Sizes knows.
@@ -90,9 +139,31 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 		config.Transformer = identity.NewEncryptCheckTransformer() // as the library does
 	}
 	prefix := path.Join("/", config.Prefix, options.ResourcePrefix) + "/"
-	config.Transformer = transformer{config.Transformer, o.sizes.resource(of, prefix), o.sizes}
+	r := o.sizes.resource(of, prefix)
+	config.Transformer = transformer{config.Transformer, r, o.sizes}
 	options.StorageConfig = &config
+	decorator := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc,
+		triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+		if err == nil && s != nil {
+			o.sizes.look(r, func(ctx context.Context, name string) bool {
+				// From the watch cache, if there is one.
+				err := s.Get(ctx, path.Join("/", prefix, name), storage.GetOptions{ResourceVersion: "0"}, newFunc())
+				return !storage.IsNotFound(err)
+			})
+		}
+		return s, destroy, err
+	}
 	return options, nil
+}
+
+// look sets how to find out whether an object exists.
+func (s *Sizes) look(r *resource, exists func(context.Context, string) bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	r.exists = exists
 }
 
 // resource returns the one that is known, or begins to know it.
@@ -100,7 +171,7 @@ func (s *Sizes) resource(of schema.GroupResource, prefix string) *resource {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.resources[of] == nil {
-		s.resources[of] = &resource{prefix: prefix, objects: map[string]int64{}, rest: small}
+		s.resources[of] = &resource{prefix: prefix, objects: map[string]object{}, rest: small}
 	}
 	return s.resources[of]
 }
@@ -113,29 +184,35 @@ type transformer struct {
 }
 
 func (t transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) ([]byte, bool, error) {
-	t.sizes.note(t.resource, key, len(data))
-	return t.Transformer.TransformFromStorage(ctx, data, key)
+	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
+	if err == nil {
+		t.sizes.note(t.resource, key, out)
+	}
+	return out, stale, err
 }
 
 func (t transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
-	t.sizes.note(t.resource, key, len(data))
+	t.sizes.note(t.resource, key, data)
 	return t.Transformer.TransformToStorage(ctx, data, key)
 }
 
-func (s *Sizes) note(r *resource, key value.Context, length int) {
-	size := int64(length)
+func (s *Sizes) note(r *resource, key value.Context, data []byte) {
+	size := object{JSONLength(data), int64(len(data))}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	r.largest = max(r.largest, size)
-	if size <= r.rest {
+	r.largest = max(r.largest, size.json)
+	if size.json <= r.rest {
 		return
 	}
 	name, ok := strings.CutPrefix(string(key.AuthenticatedData()), r.prefix)
 	if !ok { // it could be any object
-		r.rest = size
+		r.rest = size.json
 		return
 	}
-	r.objects[name] = max(r.objects[name], size)
+	if size.json <= r.objects[name].json {
+		return
+	}
+	r.objects[name] = size
 	if len(r.objects) > remembered {
 		r.forgetSmallest()
 	}
@@ -144,10 +221,56 @@ func (s *Sizes) note(r *resource, key value.Context, length int) {
 func (r *resource) forgetSmallest() {
 	smallest := ""
 	for name, size := range r.objects {
-		if smallest == "" || size < r.objects[smallest] {
+		if smallest == "" || size.json < r.objects[smallest].json {
 			smallest = name
 		}
 	}
-	r.rest = max(r.rest, r.objects[smallest])
+	r.rest = max(r.rest, r.objects[smallest].json)
 	delete(r.objects, smallest)
 }
+
+// JSONLength returns the length that data in JSON, protobuf or CBOR has when it is encoded as JSON, or more.
+func JSONLength(data []byte) (length int64) {
+	if bytes.HasPrefix(data, []byte("{")) {
+		return EscapedLength(data)
+	}
+	for i := 0; i < len(data); {
+		if cost := jsonLengths[data[i]]; cost > 0 {
+			length += cost
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1, r == '\u2028', r == '\u2029':
+			length += 6
+		default:
+			length += int64(size)
+		}
+		i += size
+	}
+	return length
+}
+
+// EscapedLength returns the length of JSON with <, > and & as encoding/json escapes them: \u003c.
+func EscapedLength(json []byte) int64 {
+	return int64(len(json) + 5*(bytes.Count(json, []byte("<"))+bytes.Count(json, []byte(">"))+bytes.Count(json, []byte("&"))))
+}
+
+// jsonLengths are the lengths that ASCII characters of protobuf have as JSON. Control characters are escaped in texts,
+// and most are not in texts, but begin fields, which have names and punctuation in JSON.
+var jsonLengths = func() (lengths [256]int64) {
+	for c := range utf8.RuneSelf {
+		switch {
+		case c < ' ':
+			lengths[c] = 10
+		case c == '<' || c == '>' || c == '&':
+			lengths[c] = 6
+		case c == '"' || c == '\\':
+			lengths[c] = 2
+		default:
+			lengths[c] = 1
+		}
+	}
+	return lengths
+}()

@@ -3,14 +3,27 @@
 package objectsizes
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/client-go/tools/cache"
+
+	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
 var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
@@ -20,7 +33,25 @@ type registry struct{}
 
 func (registry) GetRESTOptions(of schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	config := storagebackend.Config{Prefix: "/registry/" + of.Group}
-	return generic.RESTOptions{StorageConfig: config.ForResource(of), ResourcePrefix: of.Resource}, nil
+	return generic.RESTOptions{StorageConfig: config.ForResource(of), ResourcePrefix: of.Resource, Decorator: decorate}, nil
+}
+
+// existing is a storage in which one object exists.
+type existing struct {
+	storage.Interface
+	key string
+}
+
+func (e existing) Get(_ context.Context, key string, _ storage.GetOptions, _ runtime.Object) error {
+	if key != e.key {
+		return storage.NewKeyNotFoundError(key, 0)
+	}
+	return nil
+}
+
+func decorate(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
+	func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+	return existing{key: "/widgets/a/w0"}, func() {}, nil
 }
 
 // stored returns Sizes, and the transformer of the storage of widgets.
@@ -31,12 +62,16 @@ func stored(t *testing.T) (*Sizes, value.Transformer) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	newFunc := func() runtime.Object { return nil }
+	if _, _, err := options.Decorator(options.StorageConfig, "widgets", nil, newFunc, newFunc, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	return sizes, options.StorageConfig.Transformer
 }
 
 func write(t *testing.T, storage value.Transformer, key string, size int) {
 	t.Helper()
-	if _, err := storage.TransformToStorage(t.Context(), make([]byte, size), value.DefaultContext(key)); err != nil {
+	if _, err := storage.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), size), value.DefaultContext(key)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,7 +95,7 @@ func TestSizes(t *testing.T) {
 	want("a", "b", small, 500_000)
 	write(t, storage, "/registry/example.com/widgets/a/large", 1000)
 	want("a", "large", 500_000, 500_000) // it has been
-	if _, _, err := storage.TransformFromStorage(t.Context(), make([]byte, 600_000), value.DefaultContext("/registry/example.com/widgets/clusterwide")); err != nil {
+	if _, _, err := storage.TransformFromStorage(t.Context(), bytes.Repeat([]byte("x"), 600_000), value.DefaultContext("/registry/example.com/widgets/clusterwide")); err != nil {
 		t.Fatal(err)
 	}
 	want("", "clusterwide", 600_000, 600_000)
@@ -88,4 +123,74 @@ func TestRemembered(t *testing.T) {
 	if got := len(sizes.resources[widgets].objects); got != remembered {
 		t.Errorf("%d objects are remembered, want %d", got, remembered)
 	}
+}
+
+// TestLarge: the sums are those of a namespace or of all, without objects that were deleted.
+func TestLarge(t *testing.T) {
+	sizes, storage := stored(t)
+	for i := range 3 {
+		write(t, storage, fmt.Sprintf("/registry/example.com/widgets/a/w%d", i), 100_000)
+	}
+	write(t, storage, "/registry/example.com/widgets/ab/w0", 200_000)
+	write(t, storage, "/registry/example.com/widgets/a/small", 10_000)
+	want := func(namespace string, want int64) {
+		t.Helper()
+		if json, stored := sizes.Large(widgets, namespace); json != want || stored != want {
+			t.Errorf("%q: got %d and %d, want %d", namespace, json, stored, want)
+		}
+	}
+	want("", 500_000)
+	want("a", 300_000)
+	want("b", 0)
+	sizes.Forget(t.Context(), widgets)
+	want("", 100_000)
+	want("ab", 0)
+}
+
+// TestJSONLength: no object is longer as JSON than is known from what is stored, and texts are not taken for much more.
+func TestJSONLength(t *testing.T) {
+	conditions := func(n int, c metav1.Condition) []metav1.Condition { return slices.Repeat([]metav1.Condition{c}, n) }
+	for name, tc := range map[string]struct {
+		object workshop.Widget
+		most   float64 // of the length
+	}{
+		"text":       {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("lorem ipsum ", 10_000)}}, 1.1},
+		"lines":      {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a line of text of some length\n", 10_000)}}, 2},
+		"escapes":    {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("<>&\"\\", 10_000)}}, 1.1},
+		"unicode":    {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("世界\u2028é", 10_000)}}, 1.1},
+		"control":    {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\x01\t", 10_000)}}, 6},
+		"no UTF-8":   {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\xff\xc3", 10_000)}}, 1.1},
+		"parts":      {workshop.Widget{Spec: workshop.WidgetSpec{Parts: make([]workshop.WidgetPart, 9999)}}, 10},
+		"conditions": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{})}}, 10},
+		"finalizers": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, 9999)}}, 20},
+		"numbers": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{
+			ObservedGeneration: math.MaxInt64, LastTransitionTime: metav1.Unix(1<<33, 0)})}}, 10},
+	} {
+		for _, mediaType := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
+			data := encode(t, mediaType, &tc.object)
+			want := int64(len(encode(t, runtime.ContentTypeJSON, &tc.object)))
+			got := JSONLength(data)
+			if got < want || float64(got) > tc.most*float64(want) {
+				t.Errorf("%s as %s: got %d, want %d, or up to %.1f times as much", name, mediaType, got, want, tc.most)
+			}
+		}
+	}
+}
+
+func encode(t *testing.T, mediaType string, w *workshop.Widget) []byte {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := install.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
+	if !ok {
+		t.Fatalf("no serializer for %s", mediaType)
+	}
+	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, schema.GroupVersion{Group: workshop.GroupName, Version: "v1"}), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

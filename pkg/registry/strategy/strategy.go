@@ -7,6 +7,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -80,28 +81,65 @@ func finalizerWarnings(obj, old runtime.Object) []string {
 	return warnings
 }
 
-// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors: 100 of
-// them at most, and how many more there are. old is nil on create.
+// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors: at most
+// 100 of each, and the number of the others. Field, value and detail of an
+// error have at most 1 KiB each. old is nil on create.
 func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {
 	op := operation.Create
 	if old != nil {
 		op = operation.Update
 	}
-	return first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, handwritten, op, rest.DeclarativeValidationConfig{}))
+	// The time that the library takes to compare n of them grows with the square of n.
+	few, more := first(handwritten)
+	errs, moreGenerated := first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, few, op, rest.DeclarativeValidationConfig{}))
+	for _, err := range errs {
+		shorten(err)
+	}
+	if more += moreGenerated; more > 0 {
+		rest := field.Forbidden(nil, fmt.Sprintf("there are %d more errors", more))
+		rest.Field = errs[len(errs)-1].Field
+		errs = append(errs, rest)
+	}
+	return errs
 }
 
-// maxErrors is the number of errors in a response. The time that the library takes to join n of them grows with the
-// square of n.
-const maxErrors = 100
+const (
+	// maxErrors is the number of errors in a response. The time that the library takes to join n of them grows with the
+	// square of n.
+	maxErrors = 100
+	// maxValue is the length in bytes of a text in an error. The response has it several times.
+	maxValue = 1 << 10
+)
 
-// first returns the first errors, and one that says how many more there are.
-func first(errs field.ErrorList) field.ErrorList {
-	if len(errs) <= maxErrors {
-		return errs
+// first returns the first errors, and how many more there are.
+func first(errs field.ErrorList) (few field.ErrorList, more int) {
+	few = errs[:min(len(errs), maxErrors):min(len(errs), maxErrors)]
+	return few, len(errs) - len(few)
+}
+
+// shorten replaces long texts in an error by their beginnings.
+func shorten(err *field.Error) {
+	err.Field, err.Detail = beginning(err.Field), beginning(err.Detail)
+	text, ok := err.BadValue.(string)
+	if !ok {
+		value := reflect.Indirect(reflect.ValueOf(err.BadValue))
+		switch value.Kind() {
+		case reflect.String:
+			text = value.String()
+		case reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+			text = fmt.Sprintf("%v", value)
+		}
 	}
-	more := field.Forbidden(nil, fmt.Sprintf("there are %d more errors", len(errs)-maxErrors))
-	more.Field = errs[maxErrors].Field
-	return append(errs[:maxErrors:maxErrors], more)
+	if len(text) > maxValue {
+		err.BadValue = beginning(text)
+	}
+}
+
+func beginning(text string) string {
+	if len(text) <= maxValue {
+		return text
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:maxValue], ""), len(text))
 }
 
 // ResetFields says for every served version that the top-level fields are reset: a version that is left out would let

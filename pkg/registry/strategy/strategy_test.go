@@ -159,14 +159,33 @@ func TestResetFields(t *testing.T) {
 	}
 }
 
-// TestManyErrors: the response has the first errors, and how many more there are.
+// TestManyErrors: the response has the first errors with short texts, and the number of the others. A thousand times
+// as many do not take much longer.
 func TestManyErrors(t *testing.T) {
+	b := newBase()
+	ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{
+		IsResourceRequest: true, APIGroup: workshop.GroupName, APIVersion: "v1", Resource: "gadgets",
+	})
+	long := strings.Repeat("<", 1<<20)
 	var errs field.ErrorList
-	for i := range 1000 {
-		errs = append(errs, field.Required(field.NewPath("a").Index(i), ""))
+	for i := range 100_000 {
+		errs = append(errs, field.Invalid(field.NewPath("a").Index(i), long, ""))
 	}
-	got := first(errs)
-	if last := got[len(got)-1].Error(); len(got) != maxErrors+1 || last != "a[100]: Forbidden: there are 900 more errors" || got[99] != errs[99] {
+	got := b.Enforce(ctx, gadget("p", 1), nil, errs)
+	want := `a[0]: Invalid value: "` + long[:maxValue] + `... (1048576 bytes)"`
+	last := got[len(got)-1].Error()
+	if len(got) != maxErrors+1 || last != "a[99]: Forbidden: there are 99900 more errors" || got[0].Error() != want {
 		t.Errorf("got %d errors, the last %q; want the first 100, and how many more", len(got), last)
+	}
+	for _, err := range []*field.Error{
+		field.Invalid(field.NewPath("a"), []byte(long), ""),
+		field.Invalid(field.NewPath("a"), &long, ""),
+		field.Invalid(field.NewPath("a"), []string{long}, ""),
+		field.Invalid(field.NewPath("a"), gadget(long, 1), ""),
+		field.Invalid(field.NewPath("a").Key(long), 1, long),
+	} {
+		if shorten(err); len(err.Error()) > 3*maxValue {
+			t.Errorf("%T: the error has %d bytes, want at most %d", err.BadValue, len(err.Error()), 3*maxValue)
+		}
 	}
 }

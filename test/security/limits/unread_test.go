@@ -97,6 +97,7 @@ func TestUnread(t *testing.T) {
 	for name, head := range map[string]string{
 		"lists":           "GET " + largeObjects + " HTTP/1.1\r\nHost: x\r\n\r\n",
 		"lists as Tables": "GET " + largeObjects + "?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " + jsonType + table + "\r\n\r\n",
+		"gets":            "GET " + escapedObjects + "/w1?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " + jsonType + table + "\r\n\r\n",
 		"watches":         "GET " + largeObjects + "?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
