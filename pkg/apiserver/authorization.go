@@ -34,6 +34,19 @@ const (
 	maxSelectors = 1 << 10
 )
 
+// newReviewer returns the library's authorizer, with a client of ours: cancelled requests exhaust the rate limit of the library's.
+func (o *Options) newReviewer() (authorizer.Authorizer, error) {
+	options := o.Recommended.Authorization
+	client, err := newClient(options.RemoteKubeConfigFile, options.ClientTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client.AuthorizationV1(), AllowCacheTTL: options.AllowCacheTTL,
+		DenyCacheTTL: options.DenyCacheTTL, WebhookRetryBackoff: options.WebhookRetryBackoff,
+	}.New()
+}
+
 // newAuthorizer asks next, the library's authorizer, but about what is always allowed.
 func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(o.Recommended.Authorization.AlwaysAllowPaths)

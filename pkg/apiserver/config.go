@@ -223,7 +223,11 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl)
 	}
 	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
-	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(c.generic.Authorization.Authorizer, c.permissions.doubted); err != nil {
+	reviewer, err := o.newReviewer()
+	if err != nil {
+		return err
+	}
+	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(reviewer, c.permissions.doubted); err != nil {
 		return err
 	}
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
@@ -236,7 +240,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	}
 	if o.Trust.BearerTokens {
 		// A client of its own: its limit is used up by a flood of tokens.
-		tokens, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile)
+		tokens, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile, 0)
 		if err != nil {
 			return err
 		}

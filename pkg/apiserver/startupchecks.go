@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"example.com/extension-apiserver/internal/authentication"
+	"example.com/extension-apiserver/internal/fairness"
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
@@ -46,10 +47,10 @@ func (o *Options) connect(ctx context.Context) (c cluster, err error) {
 	if err := o.checkPort(ctx); err != nil {
 		return c, err
 	}
-	if c.authentication, err = newClient(o.Recommended.Authentication.RemoteKubeConfigFile); err != nil {
+	if c.authentication, err = newClient(o.Recommended.Authentication.RemoteKubeConfigFile, 0); err != nil {
 		return c, err
 	}
-	if c.core, err = newClient(o.Recommended.CoreAPI.CoreAPIKubeconfigPath); err != nil {
+	if c.core, err = newClient(o.Recommended.CoreAPI.CoreAPIKubeconfigPath, 0); err != nil {
 		return c, err
 	}
 	if err := waitForTrust(ctx, c.authentication, o.Trust.tolerated(), o.api.Name); err != nil {
@@ -64,7 +65,7 @@ func (o *Options) connect(ctx context.Context) (c cluster, err error) {
 
 // reviews are what the server must be allowed to ask kube-apiserver, each with the credentials that it is asked with.
 func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
-	authorization, err := newClient(o.Recommended.Authorization.RemoteKubeConfigFile)
+	authorization, err := newClient(o.Recommended.Authorization.RemoteKubeConfigFile, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +106,15 @@ const (
 	clientBurst = 400
 )
 
-// newClient returns a client for the reviews and checks that the server makes on its own behalf.
-func newClient(path string) (kubernetes.Interface, error) {
+// newClient returns a client for the reviews and checks that the server makes on its own behalf. Each of its requests may take so
+// long, or without end if the timeout is 0.
+func newClient(path string, timeout time.Duration) (kubernetes.Interface, error) {
 	config, err := loadKubeconfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig %q: %w", path, err)
 	}
-	config.QPS, config.Burst = clientQPS, clientBurst
+	config.Timeout = timeout
+	config.RateLimiter = fairness.NewRateLimiter(clientQPS, clientBurst)
 	return kubernetes.NewForConfig(config)
 }
 

@@ -113,7 +113,7 @@ func TestLoadKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{missing, empty} {
-		if _, err := newClient(path); err == nil || !strings.HasPrefix(err.Error(), `load kubeconfig "`+path+`": `) {
+		if _, err := newClient(path, 0); err == nil || !strings.HasPrefix(err.Error(), `load kubeconfig "`+path+`": `) {
 			t.Errorf("got error %v, want one that names %s", err, path)
 		}
 	}

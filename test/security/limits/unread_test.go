@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +132,40 @@ func TestUnread(t *testing.T) {
 			checkLatency(t, "", p99)
 		})
 	}
+}
+
+// TestCancelled: another user is served while one without permissions sends requests and cancels them at once. Each needs a review of its own.
+func TestCancelled(t *testing.T) {
+	mallory := clientOf(t, shared.User(t, "mallory"))
+	allow(t, shared.Client(t), "quiet", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"list"}})
+	lasts, err := time.ParseDuration(attackFor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	done := make(chan string)
+	var all sync.WaitGroup
+	var sent atomic.Int64
+	for range 40 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				n := sent.Add(1)
+				path := fmt.Sprintf("/apis/%s/namespaces/small/widgets/none-%d", gadgets.GroupVersion(), n)
+				// Cancelled, or 403.
+				_, _, _ = mallory.send(ctx, request{method: http.MethodGet, path: path, timeout: time.Duration(1+n%20) * time.Millisecond})
+			}
+		})
+	}
+	go func() { all.Wait(); close(done) }()
+	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
+	slices.Sort(latencies)
+	p99 := latencies[len(latencies)*99/100]
+	t.Logf("%d cancelled; another user's %d lists: p99 %s, %d failed", sent.Load(), len(latencies), p99.Round(time.Millisecond), failed)
+	if failed > 0 {
+		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
+	}
+	checkLatency(t, "", p99)
 }
 
 // leaveUnread sends the head of a request from one of four addresses, and does not read for some seconds.
