@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"example.com/extension-apiserver/internal/child"
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
@@ -43,12 +42,12 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	}
 	err := gobuild.Tell(b.progress, doing, func() error {
 		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags), gobuild.Stale(packages...))
-		if log.CountStale(goInPins(ctx, module, list), child.Run) {
+		if log.CountStale(goInPins(ctx, module, list), RunChild) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
 		cmd := goInPins(ctx, module, slices.Concat(buildArgs(set), []string{"-v", "-o", fresh + string(filepath.Separator)}, packages))
 		cmd.Stdout, cmd.Stderr = log, log
-		return child.Run(cmd)
+		return RunChild(cmd)
 	})
 	if ctx.Err() != nil {
 		return fmt.Errorf("build %s: %w", what, context.Cause(ctx))
@@ -80,7 +79,7 @@ func (b *Binaries) Download(ctx context.Context, names ...string) {
 		}
 		defer func() { _ = os.RemoveAll(module) }()
 		if writePins(set, module) == nil {
-			_ = child.Run(goInPins(ctx, module, append([]string{"list", "-mod=readonly", "-deps"}, packages...)))
+			_ = RunChild(goInPins(ctx, module, append([]string{"list", "-mod=readonly", "-deps"}, packages...)))
 		}
 	}
 }

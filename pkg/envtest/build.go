@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"example.com/extension-apiserver/internal/child"
 	"example.com/extension-apiserver/internal/controlplane"
 	"example.com/extension-apiserver/internal/gobuild"
 )
@@ -54,7 +53,7 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 	for range 5 {
 		log := &gobuild.Log{}
 		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
-		if err := log.Tell(progress, pkg, list, child.Run, func() error {
+		if err := log.Tell(progress, pkg, list, controlplane.RunChild, func() error {
 			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo", "-ldflags="+controlplane.VersionFlags(), pkg)
 			return err
 		}); err != nil {
@@ -104,7 +103,7 @@ func goOutput(ctx context.Context, log *gobuild.Log, dir string, settings []stri
 	cmd := goIn(ctx, dir, settings, args...)
 	var stdout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, log
-	if err := child.Run(cmd); err != nil {
+	if err := controlplane.RunChild(cmd); err != nil {
 		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, log.Failure())
 	}
 	return strings.TrimSpace(stdout.String()), nil

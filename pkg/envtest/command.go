@@ -8,14 +8,14 @@ import (
 	"slices"
 	"syscall"
 
-	"example.com/extension-apiserver/internal/child"
+	"example.com/extension-apiserver/internal/controlplane"
 )
 
 // StartCommand starts a command on the host of the first kube-apiserver. The caller waits for it; it is killed when
 // this process ends.
 func (e *Environment) StartCommand(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	child.Launch(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
+	controlplane.LaunchChild(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"example.com/extension-apiserver/internal/child"
+	"example.com/extension-apiserver/internal/controlplane"
 )
 
 // Kubectl is one run of the real kubectl, on the host of the first kube-apiserver and in the root of the module of the
@@ -45,7 +45,7 @@ func (k Kubectl) Run(ctx context.Context, e *Environment, args ...string) (stdou
 	}
 	// A cache of its own: discovery that was cached for another cluster at the same address would be wrong.
 	cmd.Env = append(append(withoutProxies(cmd.Environ()), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
-	child.Launch(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
+	controlplane.LaunchChild(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
 	if err == nil {
 		err = cmd.Wait()
 	}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package child starts children that end with this process, however that ends.
-package child
+package controlplane
 
 import (
 	"os/exec"
@@ -10,10 +9,10 @@ import (
 	"syscall"
 )
 
-// Launch runs a function on the one OS thread that starts all children. The kernel sends a child its parent-death
+// LaunchChild runs a function on the one OS thread that starts all child processes. The kernel sends a child its parent-death
 // signal when the *thread* that started it ends, so that thread must live as long as this process: it is locked and
 // never ends. It is also the thread that may enter a network namespace for the time of a fork.
-func Launch(f func()) {
+func LaunchChild(f func()) {
 	done := make(chan struct{})
 	thread() <- func() { defer close(done); f() }
 	<-done
@@ -30,11 +29,11 @@ var thread = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Run runs a command that starts others, which end with it, and with its context.
-func Run(cmd *exec.Cmd) (err error) {
+// RunChild runs a command that ends with this process, and with its context, together with the processes that it starts.
+func RunChild(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	Launch(func() { err = cmd.Start() })
+	LaunchChild(func() { err = cmd.Start() })
 	if err != nil {
 		return err
 	}
