@@ -36,8 +36,8 @@ const (
 	escapedObjects         = "/apis/workshop.example.com/v1/namespaces/escaped/widgets"
 	// largeCount objects of 640 kB, escapedCount that are as large and six times as long as JSON, and smallCount of 600
 	// bytes.
-	largeCount   = 24
-	escapedCount = 12
+	largeCount   = 30
+	escapedCount = 6
 	smallCount   = 6000
 )
 
