@@ -94,9 +94,9 @@ func (c *chain) plan(allowNewCA bool) error {
 	return nil
 }
 
-// checkUserCAs refuses a CA of ours that can stand in for one of users, or the other way round. Where it is trusted as
-// the front proxy's CA, or as that of konnectivity's agents, every user's certificate would be trusted too. A new CA
-// would not help, as long as the old one stays in a bundle.
+// checkUserCAs returns an error if one of our CAs and a CA of users share a key, or one signed the other. Servers that
+// trust our CA as that of the front proxy or of konnectivity's agents would then trust every user's certificate. A new
+// CA does not help while the old one remains in a bundle.
 func (c *chain) checkUserCAs() error {
 	for _, d := range c.pairs() {
 		file, ours := BundleFile, d.bundle

@@ -103,5 +103,5 @@ func Group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Named returns a help text with the name of the program in the place of SERVER.
+// Named returns the help text with SERVER replaced by the name of the program.
 func Named(program, help string) string { return strings.ReplaceAll(help, "SERVER", program) }

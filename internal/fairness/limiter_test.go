@@ -20,8 +20,10 @@ func TestRateLimiter(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10_000 {
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				// Without a deadline, which the limiter of client-go compares with the time that a request would wait.
+				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
+				defer time.AfterFunc(time.Millisecond, cancel).Stop()
 				if limiter.Wait(ctx) == nil {
 					t.Error("a request has a token within a millisecond, want it cancelled")
 				}

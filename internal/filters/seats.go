@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// patience is how long a request waits for a seat until those of others that are idle give way.
+	// patience is how long a request waits for a seat before idle requests of other users give way.
 	patience = 100 * time.Millisecond
 	// mostIdle is how long a request may have waited for its client or for memory when it gives way.
 	mostIdle = 300 * time.Millisecond

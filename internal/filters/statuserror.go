@@ -23,8 +23,7 @@ func SetStatusError(ctx context.Context, err *apierrors.StatusError) {
 	}
 }
 
-// WithStatusErrors responds with the error of SetStatusError in the place of 500 or 403. It must precede
-// authentication.
+// WithStatusErrors replaces a response of 500 or 403 by the error of SetStatusError. It must precede authentication.
 func WithStatusErrors(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		refusal := &atomic.Pointer[apierrors.StatusError]{}

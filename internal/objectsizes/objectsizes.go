@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,8 @@ const (
 	small = 64 << 10
 	// remembered is how many larger objects of a resource are.
 	remembered = 1000
+	// checkPeriod is how often it is checked at most whether they still exist.
+	checkPeriod = 10 * time.Second
 )
 
 // Sizes are the largest sizes that objects have had since the server started: the lengths of their JSON in bytes, or
@@ -44,6 +47,7 @@ type resource struct {
 	objects       map[string]object
 	rest, largest int64
 	exists        func(ctx context.Context, name string) bool // nil until there is a storage
+	checked       time.Time                                   // when Forget last looked for deleted objects
 }
 
 type object struct{ json, stored int64 }
@@ -98,12 +102,14 @@ func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored i
 	return json, stored
 }
 
-// Forget makes Large leave out objects that have been deleted.
+// Forget makes Large leave out objects that have been deleted. It looks for them every 10 s at most, since it reads up to
+// 1,000 objects.
 func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	s.mutex.Lock()
 	r := s.resources[of]
 	var names []string
-	if r != nil && r.exists != nil {
+	if r != nil && r.exists != nil && time.Since(r.checked) >= checkPeriod {
+		r.checked = time.Now()
 		for name := range r.objects {
 			names = append(names, name)
 		}
@@ -148,7 +154,7 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 		triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
 		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
 		if err == nil && s != nil {
-			o.sizes.look(r, func(ctx context.Context, name string) bool {
+			o.sizes.setExists(r, func(ctx context.Context, name string) bool {
 				// From the watch cache, if there is one.
 				err := s.Get(ctx, path.Join("/", prefix, name), storage.GetOptions{ResourceVersion: "0"}, newFunc())
 				return !storage.IsNotFound(err)
@@ -159,8 +165,8 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 	return options, nil
 }
 
-// look sets how to find out whether an object exists.
-func (s *Sizes) look(r *resource, exists func(context.Context, string) bool) {
+// setExists sets how to find out whether an object exists.
+func (s *Sizes) setExists(r *resource, exists func(context.Context, string) bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	r.exists = exists

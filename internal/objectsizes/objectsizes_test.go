@@ -145,6 +145,9 @@ func TestLarge(t *testing.T) {
 	sizes.Forget(t.Context(), widgets)
 	want("", 100_000)
 	want("ab", 0)
+	write(t, storage, "/registry/example.com/widgets/ab/w0", 200_000)
+	sizes.Forget(t.Context(), widgets) // too soon to look again
+	want("ab", 200_000)
 }
 
 // TestJSONLength: no object is longer as JSON than is known from what is stored, and texts are not taken for much more.

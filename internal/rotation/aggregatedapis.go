@@ -20,8 +20,8 @@ func (p *procedure) aggregated(ctx context.Context, looks ...Look) ([]certs.Serv
 	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.look(ctx, s)) }), err
 }
 
-// look finds out, when an API of others is first seen, what it can be asked: it must not keep a certificate from being
-// replaced.
+// look returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be checked
+// must not prevent the replacement of a certificate.
 func (p *procedure) look(ctx context.Context, s certs.Service) Look {
 	name := s.Namespace + "/" + s.Name
 	if s == p.opts.Service {
@@ -83,9 +83,9 @@ func (p *procedure) excuse(ctx context.Context, s certs.Service, err error) erro
 	return err
 }
 
-// leftOut leaves an API of others out from now on when it has failed for half of the timeout and the rotation cannot be
-// why: the CA stays, so does the name in the certificate, and the certificate in use is not answered or believed
-// either. After the switch that is the new one, which must have been believed before.
+// leftOut excludes a third-party API from further checks, if it has failed for half of the timeout and the rotation
+// cannot be the cause: CA and name in the certificate stay the same, and the API does not accept the certificate in use
+// either. After the switch that is the new certificate, which the API must have accepted before.
 func (p *procedure) leftOut(ctx context.Context, s certs.Service, err error) bool {
 	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.look(ctx, s) != LookProbe || p.answersEverywhere(ctx, p.opts.Service) != nil {
 		return false

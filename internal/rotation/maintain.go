@@ -21,8 +21,8 @@ import (
 
 // Maintain keeps the serving pair and its CA in Secrets of the cluster: it finishes a rotation that is under way, makes
 // what is missing, renews the pair when a third of its life is left, and makes the CA the caBundle of every APIService
-// of the Service. A CA of which a third of its life is left is replaced then, as Run does. What is right is left alone,
-// so it is for a job at the start and for one that runs each day.
+// of the Service. It then replaces a CA of which a third of its life is left, as Run does. It changes nothing that is
+// up to date, so that jobs can run it at the installation and each day.
 //
 // It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone
 // needs a person. It holds the Lease of the Service, but not while it waits for APIServices. Options.Rotation is not
@@ -84,8 +84,8 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if err != nil {
 		return false, allowNewCA(ctx, c, err, o)
 	}
-	// CAs of others stay trusted beside ours. A new CA beside one that is trusted is no matter of course: whose key was
-	// lost?
+	// Third-party CAs stay trusted beside ours. A new CA beside a trusted one needs a person's consent, because the key of
+	// the trusted one may be lost.
 	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
 	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
 		if !bring.KeepTrust {

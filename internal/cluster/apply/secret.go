@@ -115,8 +115,8 @@ func (s *Source) pairData() (map[string][]byte, error) {
 	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()}, nil
 }
 
-// refuseFaulty refuses a pair's directory in which certgen verify finds an error. Any common name will do for a front
-// proxy: what is allowed is not known here.
+// refuseFaulty returns the errors that certgen verify finds in the directory of a key pair. It accepts any common name
+// of a front proxy, because the allowed names are in the cluster.
 func refuseFaulty(dir string, now time.Time) error {
 	report, err := verify.Paths([]string{filepath.Join(dir, certs.CertFile)}, verify.Options{AllowedNames: []string{}, Now: now})
 	if err != nil {

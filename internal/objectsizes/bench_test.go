@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objectsizes
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+// BenchmarkJSONLength is what each read from and write to etcd costs more.
+func BenchmarkJSONLength(b *testing.B) {
+	for name, char := range map[string]string{"text": "x", "escapes": "<", "unicode": "世", "binary": "\xff"} {
+		data := append([]byte("k8s\x00"), bytes.Repeat([]byte(char), 1_500_000/len(char))...)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				JSONLength(data)
+			}
+		})
+	}
+}
+
+// BenchmarkLarge is what each list costs more, with as many large objects as are remembered.
+func BenchmarkLarge(b *testing.B) {
+	sizes := New()
+	r := sizes.resource(widgets, "/registry/example.com/widgets/")
+	for i := range remembered {
+		r.objects[fmt.Sprintf("namespace-%d/w%d", i%10, i)] = object{100_000, 100_000}
+	}
+	for b.Loop() {
+		sizes.Large(widgets, "namespace-1")
+	}
+}
