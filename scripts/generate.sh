@@ -141,8 +141,9 @@ unwritten() { # FILE
 }
 missing=$(find "${roots[@]}" -name zz_generated.conversion.go | sort | while read -r file; do unwritten "$file"; done)
 
-# OpenAPI: not by that script, which does not take a package of ours beside those in one directory. Each file has the
-# definitions of what its kinds refer to, by names that the generator only knows of the packages that it is given.
+# OpenAPI: kube::codegen::gen_openapi accepts no package beside those below one directory. openapi-gen writes the reference to
+# a type by its OpenAPI name only if the type's package is an input, and writes the definitions of all its inputs. So each file
+# repeats those of metav1 and the other packages below.
 echo "Generating OpenAPI definitions"
 (cd "$codegen" && go install k8s.io/kube-openapi/cmd/openapi-gen)
 packages() { grep -rl '^// +k8s:openapi-gen=true' "$@" --include doc.go | xargs -n 1 dirname | sort | sed "s|^|$module/|"; }

@@ -166,7 +166,7 @@ func printExpirations(w io.Writer, r *verify.ExpirationReport) {
 		if e.CASHA256 != "" {
 			ca += "/" + e.CASHA256[:8]
 		}
-		return []string{e.Name, cmp.Or(e.Subject, "-"), timeOrDash(e.ExpirationDate), left(e), timeOrDash(e.RenewAt), cmp.Or(ca, "-"), string(e.State)}
+		return []string{e.Name, cmp.Or(e.Subject, "-"), timeOrDash(e.ExpirationDate), timeLeft(e), timeOrDash(e.RenewAt), cmp.Or(ca, "-"), string(e.State)}
 	})
 	if len(r.Authorities) == 0 {
 		return
@@ -178,13 +178,13 @@ func printExpirations(w io.Writer, r *verify.ExpirationReport) {
 			name += " (" + a.Role + ")"
 		}
 		trusting := cmp.Or(strings.Join(a.TrustedBy, ", "), "-")
-		return []string{name, a.SHA256[:8], timeOrDash(a.ExpirationDate), left(a.Expiration), strconv.Itoa(a.Issues), trusting, string(a.State)}
+		return []string{name, a.SHA256[:8], timeOrDash(a.ExpirationDate), timeLeft(a.Expiration), strconv.Itoa(a.Issues), trusting, string(a.State)}
 	})
 }
 
-func left(e verify.Expiration) string {
+func timeLeft(e verify.Expiration) string {
 	if e.ExpirationDate == nil {
 		return "-"
 	}
-	return verify.Left(time.Duration(e.ResidualSeconds) * time.Second)
+	return verify.TimeLeft(time.Duration(e.ResidualSeconds) * time.Second)
 }

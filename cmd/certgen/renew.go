@@ -34,7 +34,7 @@ func newRenewCommand(env environment) *cobra.Command {
 			opts.Progress = progress(env)
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
-			inSecrets, err := whereIs(cmd.Flags(), opts)
+			inSecrets, err := useSecrets(cmd.Flags(), opts)
 			if err != nil {
 				return err
 			}

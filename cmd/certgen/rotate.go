@@ -42,8 +42,8 @@ func secretFlags(flags *pflag.FlagSet, o *rotation.Options) {
 	flags.StringVar(&o.CASecret, "ca-secret", "", "name of the Secret with the serving CA and its key, in the same namespace")
 }
 
-// whereIs tells a directory from Secrets.
-func whereIs(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err error) {
+// useSecrets tells a directory from Secrets.
+func useSecrets(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err error) {
 	if inSecrets = o.Secret+o.CASecret != ""; inSecrets && o.Dir != "" {
 		return false, cli.UsageErrorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
 	}
@@ -87,7 +87,7 @@ func newRotateCommand(env environment) *cobra.Command {
 			if plan {
 				return printSteps(env, args[0])
 			}
-			inSecrets, err := whereIs(cmd.Flags(), f.opts)
+			inSecrets, err := useSecrets(cmd.Flags(), f.opts)
 			if err != nil {
 				return err
 			}
@@ -226,13 +226,13 @@ func printState(env environment, state *rotation.State) error {
 	return env.format.Print(env.stdout, state, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"), state.StartedAt.UTC().Format(time.RFC3339))
 		table(w, "STEP\tUNTIL SEEN\tHELD", state.Steps, func(s rotation.StepState) []string {
-			return []string{s.Name, between(&s.StartedAt, s.ObservedAt), between(s.ObservedAt, s.FinishedAt)}
+			return []string{s.Name, elapsed(&s.StartedAt, s.ObservedAt), elapsed(s.ObservedAt, s.FinishedAt)}
 		})
 		line(w, "blocked", state.Blocked)
 	})
 }
 
-func between(from, to *time.Time) string {
+func elapsed(from, to *time.Time) string {
 	if from == nil || to == nil {
 		return "-"
 	}

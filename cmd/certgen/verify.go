@@ -147,7 +147,7 @@ func showFindings(env environment, r *verify.Report, strict bool) error {
 	return errors.Join(errs...)
 }
 
-func result(t verify.Tally) string {
+func result(t verify.Counts) string {
 	switch {
 	case t.Errors > 0:
 		return "ERROR"
@@ -161,7 +161,7 @@ func printFindings(w io.Writer, r *verify.Report, strict bool) {
 	table(w, "OBJECT\tDETAIL\tUNTIL\tRESULT", r.Checked, func(c verify.Checked) []string {
 		purpose := strings.TrimSpace(string(c.Purpose) + " " + c.ServerName)
 		detail := strings.Trim(purpose+", "+c.Detail, ", ")
-		return []string{c.Object, cmp.Or(detail, "-"), timeOrDash(c.NotAfter), result(c.Tally)}
+		return []string{c.Object, cmp.Or(detail, "-"), timeOrDash(c.NotAfter), result(c.Counts)}
 	})
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "\n%s %s %s\n", f.Severity, f.ID, f.Object)

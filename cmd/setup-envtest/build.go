@@ -26,7 +26,7 @@ func build(ctx context.Context, file, pkg string) error {
 	list := exec.CommandContext(ctx, "go", append([]string{"list"}, gobuild.Stale(pkg)...)...)
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-o", file, pkg)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := log.Tell(os.Stderr, pkg, list, (*exec.Cmd).Run, cmd.Run); err != nil {
+	if err := log.WithProgress(os.Stderr, pkg, list, (*exec.Cmd).Run, cmd.Run); err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted; what is compiled is kept for the next time")
 		}

@@ -77,7 +77,7 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 		if err != nil {
 			return nil, fmt.Errorf("build authenticator %s: %w", name, err)
 		}
-		return record(name, a), nil
+		return recordCredential(name, a), nil
 	}
 	users, err := build(ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA})
 	if err != nil {
@@ -89,15 +89,15 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 	proxy := newVerifiedProxy(header)
 	credentials := []authenticator.Request{&certificates{
 		proxy:   proxy,
-		headers: whileTrusted(func() error { return sources.Status().FrontProxy }, record(RequestHeader, proxied)),
-		users:   whileTrusted(func() error { return sources.Status().Clients }, users),
+		headers: requireTrust(func() error { return sources.Status().FrontProxy }, recordCredential(RequestHeader, proxied)),
+		users:   requireTrust(func() error { return sources.Status().Clients }, users),
 	}}
 	if sources.TokenReviews != nil {
 		tokens, err := newTokens(opts, sources.TokenReviews.RESTClient())
 		if err != nil {
 			return nil, err
 		}
-		credentials = append(credentials, record(BearerToken, tokens))
+		credentials = append(credentials, recordCredential(BearerToken, tokens))
 	}
 	anonymous, err := build(Anonymous, authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths},
@@ -109,9 +109,9 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 	return &Authenticator{union.NewFailOnError(union.New(credentials...), anonymous), proxy, sources.Status}, nil
 }
 
-// whileTrusted rejects what next accepts while trusted returns an error. It has no
+// requireTrust rejects what next accepts while trusted returns an error. It has no
 // say in other requests.
-func whileTrusted(trusted func() error, next authenticator.Request) authenticator.Request {
+func requireTrust(trusted func() error, next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		resp, ok, err := next.AuthenticateRequest(req)
 		if err == nil && ok {

@@ -36,7 +36,7 @@ func TestNew(t *testing.T) {
 	authenticated := func(name string, groups ...string) *user.DefaultInfo {
 		return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 	}
-	anonymous := outcome{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Evidence: Evidence{Authenticator: Anonymous}}
+	anonymous := outcome{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Credential: Credential{Authenticator: Anonymous}}
 
 	for _, tc := range []struct {
 		name   string
@@ -49,19 +49,19 @@ func TestNew(t *testing.T) {
 		{"front proxy", "/apis", proxy, http.Header{
 			"X-Remote-User": {"bob"}, "X-Remote-Uid": {"42"}, "X-Remote-Group": {"a", "b"}, "X-Remote-Extra-Team": {"x", "y"},
 		}, outcome{
-			User:     &user.DefaultInfo{Name: "bob", UID: "42", Groups: []string{"a", "b", user.AllAuthenticated}, Extra: map[string][]string{"team": {"x", "y"}}},
-			Evidence: Evidence{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"},
+			User:       &user.DefaultInfo{Name: "bob", UID: "42", Groups: []string{"a", "b", user.AllAuthenticated}, Extra: map[string][]string{"team": {"x", "y"}}},
+			Credential: Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"},
 		}},
 		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no header with the user's name"}},
 		{"front proxy CA, another name", "/apis", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"front proxy's name, another CA", "/apis", otherCA, mallory, outcome{Refused: "unknown authority"}},
 		{"front proxy's name from the users' CA", "/apis", namedLikeProxy, mallory,
-			outcome{User: authenticated("front-proxy-client"), Evidence: Evidence{Authenticator: ClientCertificate}}},
-		{"user", "/apis", alice, nil, outcome{User: authenticated("alice", "makers"), Evidence: Evidence{Authenticator: ClientCertificate}}},
+			outcome{User: authenticated("front-proxy-client"), Credential: Credential{Authenticator: ClientCertificate}}},
+		{"user", "/apis", alice, nil, outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
 		{"user who claims to be another", "/apis", alice, mallory,
-			outcome{User: authenticated("alice", "makers"), Evidence: Evidence{Authenticator: ClientCertificate}}},
+			outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
 		{"nobody who claims to be somebody", "/apis", nil, mallory, outcome{Refused: "none"}},
-		{"token", "/apis", nil, token("good"), outcome{User: authenticated("robot"), Evidence: Evidence{Authenticator: BearerToken}}},
+		{"token", "/apis", nil, token("good"), outcome{User: authenticated("robot"), Credential: Credential{Authenticator: BearerToken}}},
 		{"bad token", "/apis", nil, token("bad"), outcome{Refused: "no such token"}},
 		{"token that could not be checked", "/apis", nil, token("unchecked"), outcome{Refused: "cannot check it"}},
 		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "no name for it"}},
@@ -82,7 +82,7 @@ func TestNew(t *testing.T) {
 		{"readyz, bad certificate", "/readyz", otherCA, nil, outcome{Refused: "unknown authority"}},
 		{"readyz, another name", "/readyz", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"readyz, bad token", "/readyz", nil, token("bad"), outcome{Refused: "no such token"}},
-		{"readyz, user", "/readyz", alice, nil, outcome{User: authenticated("alice", "makers"), Evidence: Evidence{Authenticator: ClientCertificate}}},
+		{"readyz, user", "/readyz", alice, nil, outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := s.get(t, tc.path, tc.pair, tc.header)
@@ -90,8 +90,8 @@ func TestNew(t *testing.T) {
 				t.Errorf("refused: got %q, want %q", got.Refused, tc.want.Refused)
 			}
 			got.Refused, tc.want.Refused = "", ""
-			if tc.want.Evidence.ProxySubject != "" {
-				tc.want.Evidence.ProxySHA256 = certs.Fingerprint(tc.pair.Certificate)
+			if tc.want.Credential.ProxySubject != "" {
+				tc.want.Credential.ProxySHA256 = certs.Fingerprint(tc.pair.Certificate)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
@@ -180,9 +180,9 @@ func TestIsFrontProxy(t *testing.T) {
 	}
 }
 
-// TestNoEvidence: without WithEvidence there is none, and that can be told from an empty one.
-func TestNoEvidence(t *testing.T) {
-	if got, ok := EvidenceFrom(t.Context()); ok {
+// TestNoCredential: without WithCredential there is none, and that can be told from an empty one.
+func TestNoCredential(t *testing.T) {
+	if got, ok := CredentialFrom(t.Context()); ok {
 		t.Errorf("got %v, want none", got)
 	}
 }

@@ -23,7 +23,7 @@ func (c *certificates) AuthenticateRequest(req *http.Request) (*authenticator.Re
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
-	isProxy, proxyErr := c.proxy.sends(req)
+	isProxy, proxyErr := c.proxy.isFrontProxy(req)
 	if isProxy {
 		resp, ok, err := c.headers.AuthenticateRequest(req)
 		if !ok && err == nil {

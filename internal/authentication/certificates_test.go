@@ -25,7 +25,7 @@ func TestS05SharedCA(t *testing.T) {
 	untrusted := func() Status { return Status{FrontProxy: errors.New("no trust")} }
 	header := func(key, value string) http.Header { return http.Header{key: {value}} }
 	as := func(authenticator, proxySubject, name string, groups ...string) outcome {
-		return outcome{User: &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}, Evidence: Evidence{Authenticator: authenticator, ProxySubject: proxySubject}}
+		return outcome{User: &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}, Credential: Credential{Authenticator: authenticator, ProxySubject: proxySubject}}
 	}
 	asAlice := as(ClientCertificate, "", "alice", "makers")
 	const noUser = "no header with the user's name"
@@ -69,8 +69,8 @@ func TestS05SharedCA(t *testing.T) {
 			if got.Refused != "" {
 				return // what was recorded of a rejected request is read by nobody
 			}
-			if tc.want.Evidence.ProxySubject != "" {
-				tc.want.Evidence.ProxySHA256 = certs.Fingerprint(tc.pair.Certificate)
+			if tc.want.Credential.ProxySubject != "" {
+				tc.want.Credential.ProxySHA256 = certs.Fingerprint(tc.pair.Certificate)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)

@@ -25,10 +25,10 @@ import (
 
 // proxied is how a request of the front proxy came through authentication.
 type proxied struct {
-	user     user.Info // nil where it was refused
-	evidence Evidence
-	left     http.Header
-	sha256   string // of the certificate that was shown
+	user       user.Info // nil where it was refused
+	credential Credential
+	left       http.Header
+	sha256     string // of the certificate that was shown
 }
 
 // frontProxy returns what sends headers with the certificate of the front proxy through the filter that the server has
@@ -49,10 +49,10 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 		keep := func(_ http.ResponseWriter, req *http.Request) {
 			calls++
 			got.user, _ = genericapirequest.UserFrom(req.Context())
-			got.evidence, _ = EvidenceFrom(req.Context())
+			got.credential, _ = CredentialFrom(req.Context())
 			got.left = req.Header
 		}
-		handler := WithEvidence(genericapifilters.WithAuthentication(http.HandlerFunc(keep), authenticator, http.HandlerFunc(keep), nil, trust.RequestHeader))
+		handler := WithCredential(genericapifilters.WithAuthentication(http.HandlerFunc(keep), authenticator, http.HandlerFunc(keep), nil, trust.RequestHeader))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost/apis", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -104,8 +104,8 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 		case name == "" && got.user == nil:
 			return
 		case name == "":
-			if got.user.GetName() != "robot" || got.evidence != (Evidence{Authenticator: BearerToken}) {
-				t.Fatalf("got the user %+v by %+v without a header for the user, want none but that of a good token", got.user, got.evidence)
+			if got.user.GetName() != "robot" || got.credential != (Credential{Authenticator: BearerToken}) {
+				t.Fatalf("got the user %+v by %+v without a header for the user, want none but that of a good token", got.user, got.credential)
 			}
 		default:
 			want := &user.DefaultInfo{Name: name, UID: first(req.Header["X-Remote-Uid"]), Groups: groupsOf(name, req.Header["X-Remote-Group"]), Extra: extraOf(req.Header)}
@@ -156,8 +156,8 @@ func checkUser(t *testing.T, want *user.DefaultInfo, got proxied) {
 		cmpopts.SortSlices(strings.Compare))); diff != "" {
 		t.Errorf("user (-want +got):\n%s", diff)
 	}
-	if want := (Evidence{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client", ProxySHA256: got.sha256}); got.evidence != want {
-		t.Errorf("evidence: got %+v, want %+v", got.evidence, want)
+	if want := (Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client", ProxySHA256: got.sha256}); got.credential != want {
+		t.Errorf("credential: got %+v, want %+v", got.credential, want)
 	}
 }
 

@@ -104,8 +104,8 @@ func allowed() Status { return Status{} }
 
 // outcome is what came of a request.
 type outcome struct {
-	User     *user.DefaultInfo
-	Evidence Evidence
+	User       *user.DefaultInfo
+	Credential Credential
 	// Refused holds the reason if credentials were bad, "none" if there were none.
 	Refused string
 }
@@ -128,7 +128,7 @@ func newServer(t *testing.T, s Sources) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ts := httptest.NewUnstartedServer(WithEvidence(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	ts := httptest.NewUnstartedServer(WithCredential(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var out outcome
 		resp, ok, err := authenticator.AuthenticateRequest(req)
 		switch {
@@ -145,7 +145,7 @@ func newServer(t *testing.T, s Sources) *server {
 			}
 			out.User = &user.DefaultInfo{Name: resp.User.GetName(), UID: resp.User.GetUID(), Groups: resp.User.GetGroups(), Extra: extra}
 		}
-		out.Evidence, _ = EvidenceFrom(req.Context())
+		out.Credential, _ = CredentialFrom(req.Context())
 		if err := json.NewEncoder(w).Encode(out); err != nil {
 			t.Errorf("encode outcome: %v", err)
 		}

@@ -36,7 +36,7 @@ func newTokens(opts *genericoptions.DelegatingAuthenticationOptions, client rest
 	}
 	tokens := cache.New(tokenReviewer{client, *opts.WebhookRetryBackoff, opts.TokenRequestTimeout}, false, opts.CacheTTL, opts.CacheTTL)
 	authenticate := union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
-	return group.NewAuthenticatedGroupAdder(shareByAddress(authenticate)), nil
+	return group.NewAuthenticatedGroupAdder(withAddressLimit(authenticate)), nil
 }
 
 const (
@@ -47,15 +47,15 @@ const (
 	addressReviewsWaiting = 100
 )
 
-// shareByAddress lets an address that sends many tokens wait for its own reviews. Who sends them is
+// withAddressLimit lets an address that sends many tokens wait for its own reviews. Who sends them is
 // not known before they are reviewed. Requests without a token do not wait.
-func shareByAddress(next authenticator.Request) authenticator.Request {
+func withAddressLimit(next authenticator.Request) authenticator.Request {
 	places := fairness.New(fairness.Limits{PerKey: addressReviews, Queued: addressReviewsWaiting})
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		if req.Header.Get("Authorization") == "" && req.Header.Get("Sec-WebSocket-Protocol") == "" {
 			return nil, false, nil
 		}
-		address := fairness.Host(req.RemoteAddr)
+		address := fairness.ClientKey(req.RemoteAddr)
 		release, err := places.Take(req.Context(), address)
 		if err != nil {
 			return nil, false, fmt.Errorf("review tokens of %s: %w", address, err)

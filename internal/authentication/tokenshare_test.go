@@ -19,7 +19,7 @@ import (
 func TestS15ShareByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reviewed, running, most atomic.Int32
-		share := shareByAddress(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		share := withAddressLimit(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 			reviewed.Add(1)
 			if req.RemoteAddr == "192.0.2.2:1" {
 				return nil, false, nil

@@ -16,9 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// rememberedChains is how many front proxies are remembered: each kube-apiserver may have a certificate of its own, and
+// chainCache is how many front proxies are remembered: each kube-apiserver may have a certificate of its own, and
 // two while it is rotated.
-const rememberedChains = 32
+const chainCache = 32
 
 // verifiedProxy recognizes the front proxy by its certificate, which is the same with every
 // request. To verify its chain each time, as the library does, is most of what authentication
@@ -38,12 +38,12 @@ type verifiedChain struct {
 }
 
 func newVerifiedProxy(config *authenticatorfactory.RequestHeaderConfig) *verifiedProxy {
-	return &verifiedProxy{config: config, chains: lru.New(rememberedChains), verify: (*x509.Certificate).Verify, now: time.Now}
+	return &verifiedProxy{config: config, chains: lru.New(chainCache), verify: (*x509.Certificate).Verify, now: time.Now}
 }
 
-// sends tells whether the front proxy sends the request. The error says why the certificate is not
+// isFrontProxy tells whether the front proxy sends the request. The error says why the certificate is not
 // the front proxy's.
-func (f *verifiedProxy) sends(req *http.Request) (bool, error) {
+func (f *verifiedProxy) isFrontProxy(req *http.Request) (bool, error) {
 	certificate := req.TLS.PeerCertificates[0]
 	if known, err := f.verified(req.TLS.PeerCertificates); !known || err != nil {
 		return false, err

@@ -80,7 +80,7 @@ func (r *proxyRig) want(t *testing.T, when string, proxy, verified bool, chain .
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	req.TLS = &tls.ConnectionState{PeerCertificates: chain}
 	before := r.verified.Load()
-	got, err := r.sends(req)
+	got, err := r.isFrontProxy(req)
 	if gotVerified := r.verified.Load() > before; got != proxy || gotVerified != verified {
 		t.Errorf("%s: got the front proxy %t (%v), verified %t; want %t, %t", when, got, err, gotVerified, proxy, verified)
 	}
@@ -144,11 +144,11 @@ func TestRememberedChain(t *testing.T) {
 func TestRememberedProxies(t *testing.T) {
 	ca := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	r := newProxyRig(t, ca)
-	for range 2 * rememberedChains {
+	for range 2 * chainCache {
 		r.want(t, "a new one", true, true, issueClient(t, ca, "front-proxy-client").Certificate)
 	}
-	if got := r.chains.Len(); got != rememberedChains {
-		t.Errorf("remembered: %d, want %d", got, rememberedChains)
+	if got := r.chains.Len(); got != chainCache {
+		t.Errorf("remembered: %d, want %d", got, chainCache)
 	}
 }
 
@@ -194,7 +194,7 @@ func BenchmarkFrontProxy(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				forget()
-				if is, err := r.sends(req); !is || err != nil {
+				if is, err := r.isFrontProxy(req); !is || err != nil {
 					b.Fatal(is, err)
 				}
 			}

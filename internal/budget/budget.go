@@ -39,12 +39,12 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 	release = func() {
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
-		b.give(w.user, -w.share)
-		b.serve()
+		b.add(w.user, -w.share)
+		b.admitWaiting()
 	}
 	b.mutex.Lock()
 	b.queue = append(b.queue, w)
-	b.serve()
+	b.admitWaiting()
 	b.mutex.Unlock()
 	select {
 	case <-w.ready:
@@ -55,7 +55,7 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 	i := slices.Index(b.queue, w)
 	if i >= 0 {
 		b.queue = slices.Delete(b.queue, i, i+1)
-		b.serve() // those behind it
+		b.admitWaiting() // those behind it
 	}
 	b.mutex.Unlock()
 	if i < 0 {
@@ -64,15 +64,15 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 	return nil, context.Cause(ctx)
 }
 
-// Taken returns what is taken in all.
-func (b *Budget) Taken() int64 {
+// InUse returns what is taken in all.
+func (b *Budget) InUse() int64 {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.taken
 }
 
-// serve gives shares to those who wait, in their order, as long as the next one fits.
-func (b *Budget) serve() {
+// admitWaiting gives shares to those who wait, in their order, as long as the next one fits.
+func (b *Budget) admitWaiting() {
 	for i := 0; i < len(b.queue); {
 		w := b.queue[i]
 		if has := b.users[w.user]; has > 0 && has+w.share > b.perUser {
@@ -82,14 +82,14 @@ func (b *Budget) serve() {
 		if b.taken+w.share > b.total {
 			return
 		}
-		b.give(w.user, w.share)
+		b.add(w.user, w.share)
 		b.queue = slices.Delete(b.queue, i, i+1)
 		close(w.ready)
 	}
 }
 
-// give counts a share of a user, or that it came back.
-func (b *Budget) give(user string, share int64) {
+// add counts a share of a user, or that it came back.
+func (b *Budget) add(user string, share int64) {
 	b.taken += share
 	if b.users[user] += share; b.users[user] == 0 {
 		delete(b.users, user)

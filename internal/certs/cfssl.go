@@ -29,7 +29,7 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 	if err != nil {
 		return nil, fmt.Errorf("make cfssl signer: %w", err)
 	}
-	order, err := orderFor(s, request)
+	order, err := signRequestFor(s, request)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 // without any would be good for every purpose: checkIssued refuses it.
 func policyFor(s spec) *config.Signing {
 	profile := &config.SigningProfile{
-		Expiry: time.Minute, // cfssl demands one; orderFor says when the certificate ends
+		Expiry: time.Minute, // cfssl demands one; signRequestFor says when the certificate ends
 		Usage:  cfsslUsages(s),
 		// Nothing of a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic constraints, into
 		// the certificate. CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override usages and
@@ -79,8 +79,8 @@ func cfsslUsages(s spec) []string {
 	return out
 }
 
-// orderFor says to cfssl what is in s; all that comes from the request is its key.
-func orderFor(s spec, request *x509.CertificateRequest) (*signer.SignRequest, error) {
+// signRequestFor says to cfssl what is in s; all that comes from the request is its key.
+func signRequestFor(s spec, request *x509.CertificateRequest) (*signer.SignRequest, error) {
 	subject := &signer.Subject{CN: s.commonName}
 	for _, group := range s.groups {
 		subject.Names = append(subject.Names, csr.Name{O: group})

@@ -54,7 +54,7 @@ func rawSigner(t *testing.T, ca *CA, s spec) *local.Signer {
 func anyProfileIsOurs(t *testing.T) {
 	ca, s := newServingCA(t), leafSpec("a.b.svc")
 	request := plainRequest(t)
-	order, err := orderFor(s, request)
+	order, err := signRequestFor(s, request)
 	if err != nil {
 		t.Fatal(err)
 	}

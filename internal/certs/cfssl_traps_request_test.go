@@ -58,7 +58,7 @@ func requestBringsOnlyItsKey(t *testing.T) {
 		ca   *CA
 		want spec
 	}{"server": {servers, leafSpec("a.b.svc")}, "client, without any name": {clients, nameless}} {
-		order, err := orderFor(tc.want, greedyRequest(t, key))
+		order, err := signRequestFor(tc.want, greedyRequest(t, key))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,8 +75,8 @@ func (c *chain) plan(allowNewCA bool) error {
 		return err
 	}
 	var refusal *RefusedError
-	if c.ca.decision, refusal = c.decideCA(); refusal == nil {
-		c.decideLeaves()
+	if c.ca.decision, refusal = c.planCA(); refusal == nil {
+		c.planLeaves()
 		refusal = c.checkKeyNeeded()
 	}
 	if refusal == nil {
@@ -90,7 +90,7 @@ func (c *chain) plan(allowNewCA bool) error {
 		return refusal
 	}
 	c.ca.decision = Item{Action: Replaced, Reason: refusal.Error()}
-	c.decideLeaves()
+	c.planLeaves()
 	return nil
 }
 
@@ -132,8 +132,8 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " + strings.Join(needed, ", ")}
 }
 
-// decideCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
-func (c *chain) decideCA() (Item, *RefusedError) {
+// planCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
+func (c *chain) planCA() (Item, *RefusedError) {
 	found := &c.ca
 	if c.remote != nil && (!found.certSeen || found.keySeen) {
 		return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the certificate of the CA whose key %s has, and no key; "+
@@ -170,7 +170,7 @@ func (c *chain) checkCA() *RefusedError {
 		return &RefusedError{Path: key, Reason: "expected the key of the certificate beside it, found another"}
 	}
 	for _, l := range c.leaves {
-		if err := unfitFor(found.cert, l.want, c.now); err != nil {
+		if err := checkIssuer(found.cert, l.want, c.now); err != nil {
 			return &RefusedError{Path: cert, Reason: err.Error()}
 		}
 	}
@@ -201,16 +201,16 @@ func (c *chain) caNotes() []string {
 	return d.Notes
 }
 
-// decideLeaves decides about the leaves once it is known what becomes of their CA.
-func (c *chain) decideLeaves() {
+// planLeaves decides about the leaves once it is known what becomes of their CA.
+func (c *chain) planLeaves() {
 	for _, l := range c.leaves {
-		if l.decision = c.decideLeaf(l); l.decision.Action == Replaced && !l.reuse && l.afterwards != "" {
+		if l.decision = c.planLeaf(l); l.decision.Action == Replaced && !l.reuse && l.afterwards != "" {
 			l.decision.note("%s", l.afterwards)
 		}
 	}
 }
 
-func (c *chain) decideLeaf(l *leaf) Item {
+func (c *chain) planLeaf(l *leaf) Item {
 	l.reuse = false
 	if !l.certSeen && !l.keySeen {
 		return Item{Action: Made, Reason: "there was none"}
@@ -252,11 +252,11 @@ func (c *chain) checkLeaf(l *leaf) string {
 	case !SamePublicKey(l.cert.PublicKey, l.key.Public()):
 		return KeyFile + " was not the key of " + CertFile
 	}
-	return strings.Join(l.want.wrongWith(l.cert, c.ca.cert, c.now), "; ")
+	return strings.Join(l.want.problems(l.cert, c.ca.cert, c.now), "; ")
 }
 
-// wrongWith lists why cert is not what s asks of a leaf of the CA, for a person to read.
-func (s spec) wrongWith(cert, ca *x509.Certificate, now time.Time) []string {
+// problems lists why cert is not what s asks of a leaf of the CA, for a person to read.
+func (s spec) problems(cert, ca *x509.Certificate, now time.Time) []string {
 	var out []string
 	if cert.CheckSignatureFrom(ca) != nil {
 		out = append(out, fmt.Sprintf("it was signed by %s, not by %s", cert.Issuer, ca.Subject))
@@ -271,8 +271,8 @@ func (s spec) wrongWith(cert, ca *x509.Certificate, now time.Time) []string {
 	return out
 }
 
-// unfitFor returns why the CA cannot sign what s asks for.
-func unfitFor(ca *x509.Certificate, s spec, now time.Time) error {
+// checkIssuer returns why the CA cannot sign what s asks for.
+func checkIssuer(ca *x509.Certificate, s spec, now time.Time) error {
 	if reason := unusableCA(ca, s.usage, now); reason != "" {
 		return errors.New(reason)
 	}
@@ -282,9 +282,9 @@ func unfitFor(ca *x509.Certificate, s spec, now time.Time) error {
 	return checkStrength(ca.PublicKey)
 }
 
-// MaySign returns why a CA may not sign a serving certificate with the names of leaf.
-func MaySign(ca, leaf *x509.Certificate, now time.Time) error {
-	return unfitFor(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: toStrings(leaf.IPAddresses)}, now)
+// CheckSigner returns why a CA may not sign a serving certificate with the names of leaf.
+func CheckSigner(ca, leaf *x509.Certificate, now time.Time) error {
+	return checkIssuer(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: toStrings(leaf.IPAddresses)}, now)
 }
 
 // issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.
@@ -330,7 +330,7 @@ func (c *chain) issueCA() (err error) {
 	}
 	c.ca.cert = c.ca.issuer.Certificate
 	if c.ca.certSeen || c.ca.keySeen {
-		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", AsideDir(c.ca.path(), c.now))
+		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", RetiredDir(c.ca.path(), c.now))
 	}
 	if c.ca.decision.Action == Replaced {
 		for _, l := range c.leaves {
@@ -340,16 +340,18 @@ func (c *chain) issueCA() (err error) {
 	return nil
 }
 
-const asideTime = "20060102T150405Z"
+const retiredTime = "20060102T150405Z"
 
-var asideName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
+var retiredName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
 
-// AsideDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go back
+// RetiredDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go back
 // to it, or to repair it.
-func AsideDir(dir string, now time.Time) string { return dir + ".old-" + now.UTC().Format(asideTime) }
+func RetiredDir(dir string, now time.Time) string {
+	return dir + ".old-" + now.UTC().Format(retiredTime)
+}
 
-// IsAside tells by its name whether dir holds a CA that was replaced.
-func IsAside(dir string) bool { return asideName.MatchString(dir) }
+// IsRetired tells by its name whether dir holds a CA that was replaced.
+func IsRetired(dir string) bool { return retiredName.MatchString(dir) }
 
 // save writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
 // the next run replaces, and never a leaf without its CA.
@@ -373,7 +375,7 @@ func (c *chain) saveCA() error {
 		return nil
 	}
 	if c.ca.certSeen || c.ca.keySeen {
-		if err := c.ca.store.Move(c.ca.name, AsideDir(c.ca.name, c.now)); err != nil {
+		if err := c.ca.store.Move(c.ca.name, RetiredDir(c.ca.name, c.now)); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func ReadPEM(data []byte) *Content {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		c.take(block)
+		c.add(block)
 	}
 	switch begun := bytes.Count(data, pemBegin); {
 	case begun > blocks:
@@ -66,9 +66,9 @@ func ReadPEM(data []byte) *Content {
 	return c
 }
 
-func (c *Content) take(block *pem.Block) {
+func (c *Content) add(block *pem.Block) {
 	if block.Type == blockCertificate {
-		c.takeCertificate(block)
+		c.addCertificate(block)
 		return
 	}
 	if c.foreign == "" {
@@ -81,14 +81,14 @@ func (c *Content) take(block *pem.Block) {
 		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it again: openssl pkcs8 -topk8 -nocrypt", block.Type)
 	case strings.HasSuffix(block.Type, blockPrivateKey):
 		if c.KeyBlocks++; c.KeyBlocks == 1 {
-			c.takeKey(block)
+			c.addKey(block)
 		}
 	default:
 		c.problem(true, "a block %q, which readers skip or refuse", block.Type)
 	}
 }
 
-func (c *Content) takeCertificate(block *pem.Block) {
+func (c *Content) addCertificate(block *pem.Block) {
 	c.certificateBlocks++
 	if len(block.Headers) > 0 {
 		c.problem(false, "certificate %d in a block with headers: crypto/tls loads it, crypto/x509 and client-go skip it, OpenSSL refuses the file; take the headers out", c.certificateBlocks)
@@ -102,7 +102,7 @@ func (c *Content) takeCertificate(block *pem.Block) {
 	c.Certificates = append(c.Certificates, cert)
 }
 
-func (c *Content) takeKey(block *pem.Block) {
+func (c *Content) addKey(block *pem.Block) {
 	var key any
 	var err error
 	switch block.Type {

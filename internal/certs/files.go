@@ -90,14 +90,14 @@ func removeKey(dir string, files Files) error {
 	if _, ok := files[KeyFile]; ok || files[CertFile].Data == nil {
 		return nil
 	}
-	return removeIfThere(filepath.Join(dir, KeyFile))
+	return removeIfExists(filepath.Join(dir, KeyFile))
 }
 
 // replaceFiles replaces files one by one. Who reads between two of them finds a pair that does not match.
 func replaceFiles(dir string, files Files) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		write := func(tmp string) error { return writeFile(tmp, files[name]) }
-		if err := inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), write, os.Rename); err != nil {
+		if err := atomically(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), write, os.Rename); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func replaceFiles(dir string, files Files) error {
 		return err
 	}
 	if _, ok := files[BundleFile]; !ok {
-		return removeIfThere(filepath.Join(dir, BundleFile))
+		return removeIfExists(filepath.Join(dir, BundleFile))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func writeFile(path string, file File) error {
 // ReplaceLink makes dir/name a symlink to target in one step, whatever file it was before.
 func ReplaceLink(dir, target, name string) error {
 	link := func(tmp string) error { return os.Symlink(target, tmp) }
-	return inOneStep(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
+	return atomically(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
 
 // linkPlainFiles makes links of files that are none yet, to a version with the same content, so that the next one
@@ -273,25 +273,25 @@ func CreateFile(path string, file File) error {
 		return err
 	}
 	// A link fails where the name exists, a rename would replace a file that was made meanwhile.
-	return inOneStep(filepath.Join(dir, ".certgen-"+rand.Text()), path, func(tmp string) error { return writeFile(tmp, file) }, os.Link)
+	return atomically(filepath.Join(dir, ".certgen-"+rand.Text()), path, func(tmp string) error { return writeFile(tmp, file) }, os.Link)
 }
 
-// inOneStep has create make the file tmp, and put, os.Rename or os.Link, give it the name path in the same directory.
-func inOneStep(tmp, path string, create func(tmp string) error, put func(tmp, path string) error) error {
-	err := removeIfThere(tmp) // of a run that was cut short
+// atomically has create make the file tmp, and put, os.Rename or os.Link, give it the name path in the same directory.
+func atomically(tmp, path string, create func(tmp string) error, put func(tmp, path string) error) error {
+	err := removeIfExists(tmp) // of a run that was cut short
 	if err == nil {
 		err = create(tmp)
 	}
 	if err == nil {
 		err = put(tmp, path)
 	}
-	if err := errors.Join(err, removeIfThere(tmp)); err != nil { // a rename has left nothing
+	if err := errors.Join(err, removeIfExists(tmp)); err != nil { // a rename has left nothing
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-func removeIfThere(path string) error {
+func removeIfExists(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove file: %w", err)
 	}

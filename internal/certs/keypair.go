@@ -105,7 +105,7 @@ func WeakKey(public crypto.PublicKey) string {
 			return ""
 		}
 	case ed25519.PublicKey:
-		reason += "; " + whyNotEd25519
+		reason += "; " + ed25519Warning
 	}
 	return reason
 }
@@ -201,7 +201,7 @@ func (t KeyType) validate() error {
 	reason := "expected " + strings.Join(KeyTypes(), ", ")
 	switch name := strings.ToLower(string(t)); {
 	case strings.Contains(name, "25519"):
-		reason += "; " + whyNotEd25519
+		reason += "; " + ed25519Warning
 	case name == "rsa-1024" || name == "rsa-512":
 		reason += "; NIST SP 800-131A forbids RSA keys of less than 2048 bits"
 	}
@@ -214,5 +214,5 @@ func (t KeyType) matches(public crypto.PublicKey) bool {
 	return name == string(cmp.Or(t, ECDSAP256))
 }
 
-// whyNotEd25519: managed kube-apiservers answered with "unsupported algorithm", kubeadm refuses such keys.
-const whyNotEd25519 = "managed API servers and FIPS builds refuse Ed25519"
+// ed25519Warning: managed kube-apiservers answered with "unsupported algorithm", kubeadm refuses such keys.
+const ed25519Warning = "managed API servers and FIPS builds refuse Ed25519"

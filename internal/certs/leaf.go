@@ -202,7 +202,7 @@ func (ca *CA) mayIssue(usage x509.ExtKeyUsage, now time.Time) error {
 
 // unusableCA returns why cert cannot be the issuer of leaves for usage, or "".
 func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) string {
-	reason := WhyNoCA(cert)
+	reason := CAProblem(cert)
 	switch {
 	case reason != "":
 		return "expected a CA certificate, found one that " + reason
@@ -217,8 +217,8 @@ func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) s
 	return ""
 }
 
-// WhyNoCA returns why cert cannot sign certificates, or "".
-func WhyNoCA(cert *x509.Certificate) string {
+// CAProblem returns why cert cannot sign certificates, or "".
+func CAProblem(cert *x509.Certificate) string {
 	switch {
 	case !cert.BasicConstraintsValid || !cert.IsCA:
 		return "is no CA (basic constraints CA:FALSE)"

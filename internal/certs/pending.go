@@ -275,13 +275,13 @@ func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateR
 	var errs []error
 	refuse := func(path, reason string) { errs = append(errs, &RefusedError{Path: path, Reason: reason}) }
 	want, caFile := c.leaves[0].want, cmp.Or(opts.CAFile, c.ca.file(CertFile))
-	if err := unfitFor(ca, want, c.now); err != nil {
+	if err := checkIssuer(ca, want, c.now); err != nil {
 		refuse(caFile, err.Error())
 	}
 	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {
 		refuse(opts.CertFile, "expected the key of the pending request, found another; was it signed for an older request?")
 	}
-	for _, reason := range want.wrongWith(cert, ca, c.now) {
+	for _, reason := range want.problems(cert, ca, c.now) {
 		refuse(opts.CertFile, reason)
 	}
 	if cert.NotAfter.After(ca.NotAfter) {

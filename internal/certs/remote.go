@@ -59,7 +59,7 @@ func unreachable(err error) error {
 // sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say,
 // within what is allowed; everything else is compared with s as it is for a signer of ours.
 func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate, now time.Time) (*x509.Certificate, error) {
-	order, err := orderFor(s, request)
+	order, err := signRequestFor(s, request)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func FuzzRequest(f *testing.F) {
 		if s, err := specOf(request); err == nil && s.usage != x509.ExtKeyUsageServerAuth && s.usage != x509.ExtKeyUsageClientAuth {
 			t.Errorf("got usage %v, want one of the two", s.usage)
 		}
-		excess, err := asksMoreThan(request, granted)
+		excess, err := excessOf(request, granted)
 		if err != nil || len(excess) > 0 {
 			return
 		}

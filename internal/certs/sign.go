@@ -49,7 +49,7 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err != nil {
 		return nil, &RefusedError{Path: opts.RequestFile, Reason: err.Error()}
 	}
-	excess, err := asksMoreThan(request, s)
+	excess, err := excessOf(request, s)
 	if err != nil {
 		return nil, &RefusedError{Path: opts.RequestFile, Reason: err.Error()}
 	}
@@ -207,8 +207,8 @@ func usageIDs(cert *x509.Certificate) []string {
 	return out
 }
 
-// asksMoreThan lists what the request asks for and s does not grant. What it leaves out is filled in from s.
-func asksMoreThan(r *x509.CertificateRequest, s spec) ([]string, error) {
+// excessOf lists what the request asks for and s does not grant. What it leaves out is filled in from s.
+func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	var out []string
 	excess := func(what string, asked, granted []string) {
 		for _, name := range asked {

@@ -193,7 +193,7 @@ func TestProbeFrontProxy(t *testing.T) {
 	ca, proxyCA := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	serving, proxy := clustertest.NewServing(t, ca, "widgets.demo.svc"), clustertest.NewProxy(t, proxyCA, certs.FrontProxyUser)
 	for want, answer := range map[cluster.ProbeResult]func(user string) (int, string){
-		cluster.Believed:   func(user string) (int, string) { return 403, user },
+		cluster.Accepted:   func(user string) (int, string) { return 403, user },
 		cluster.NotTrusted: func(string) (int, string) { return 401, "" },
 		cluster.Anonymous:  func(string) (int, string) { return 403, "system:anonymous" },
 		cluster.AsUser:     func(string) (int, string) { return 403, certs.FrontProxyUser },
@@ -241,16 +241,16 @@ func TestAnswers(t *testing.T) {
 		fmt.Fprint(w, "service unavailable")
 	}))
 	c := &cluster.Cluster{Config: &rest.Config{}}
-	if err := c.Answers(t.Context(), server.URL, a); err != nil {
+	if err := c.CheckResponds(t.Context(), server.URL, a); err != nil {
 		t.Error(err)
 	}
 	for _, status = range []int{401, 403, 404, 500, 503} {
-		if got, ok := errors.AsType[*cluster.StatusError](c.Answers(t.Context(), server.URL, a)); !ok || got.Status != status {
+		if got, ok := errors.AsType[*cluster.StatusError](c.CheckResponds(t.Context(), server.URL, a)); !ok || got.Status != status {
 			t.Errorf("got %v, want status %d", got, status)
 		}
 	}
 	server.Close()
-	err := c.Answers(context.Background(), server.URL, a)
+	err := c.CheckResponds(context.Background(), server.URL, a)
 	if _, answered := errors.AsType[*cluster.StatusError](err); err == nil || answered {
 		t.Errorf("nobody listens: got %v, want an error that is no answer", err)
 	}

@@ -102,10 +102,10 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 	return client, nil
 }
 
-// SeenBy returns nil when the kube-apiserver has seen this version of the APIService: a GET with its resourceVersion is
+// CheckObserved returns nil when the kube-apiserver has seen this version of the APIService: a GET with its resourceVersion is
 // answered from the watch cache once that is as new, and fails after 3 s while it is older. What kube-aggregator in the
 // same process does upon it follows a little later.
-func (c *Cluster) SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
+func (c *Cluster) CheckObserved(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
 		return err
@@ -129,9 +129,9 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, e.Text) }
 
-// Answers asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is another
+// CheckResponds asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is another
 // answer; any other error means that the kube-apiserver could not be asked.
-func (c *Cluster) Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
+func (c *Cluster) CheckResponds(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
 		return err
@@ -149,13 +149,13 @@ func (c *Cluster) Answers(ctx context.Context, kubeAPIServer string, a apiregist
 	}
 }
 
-// ErrNoReview says that an API does not tell which certificate the front proxy showed.
-var ErrNoReview = errors.New("it serves no IdentityReview")
+// ErrNoIdentityReview says that an API does not tell which certificate the front proxy showed.
+var ErrNoIdentityReview = errors.New("it serves no IdentityReview")
 
-// FrontProxyShown asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the
-// certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoReview means that this API has no such kind,
+// FrontProxyCertificate asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the
+// certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoIdentityReview means that this API has no such kind,
 // or keeps it from this user.
-func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
+func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
 		return "", err
@@ -164,7 +164,7 @@ func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a a
 	body := fmt.Appendf(nil, `{"apiVersion": %q, "kind": "IdentityReview"}`, groupVersion)
 	data, err := client.Discovery().RESTClient().Post().AbsPath("/apis", groupVersion, "identityreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) {
-		return "", ErrNoReview
+		return "", ErrNoIdentityReview
 	}
 	var review identity.IdentityReview
 	if err == nil {
@@ -174,7 +174,7 @@ func (c *Cluster) FrontProxyShown(ctx context.Context, kubeAPIServer string, a a
 		return "", fmt.Errorf("ask %s for an IdentityReview: %w", kubeAPIServer, err)
 	}
 	if review.Status.ProxyCertificateSHA256 == "" {
-		return "", ErrNoReview // a server from before the field
+		return "", ErrNoIdentityReview // a server from before the field
 	}
 	return review.Status.ProxyCertificateSHA256, nil
 }

@@ -22,7 +22,7 @@ type ProbeResult string
 
 // The results of a probe.
 const (
-	Believed   ProbeResult = "Believed"   // it believes which user the front proxy names
+	Accepted   ProbeResult = "Accepted"   // it accepts which user the front proxy names
 	NotTrusted ProbeResult = "NotTrusted" // 401: it does not trust the CA, or does not allow the common name
 	Anonymous  ProbeResult = "Anonymous"  // it sees neither front proxy nor user: it verifies no front proxy, or reads other headers
 	AsUser     ProbeResult = "AsUser"     // it takes the front proxy for a user: its CA is among those of users
@@ -50,11 +50,11 @@ func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Servi
 	if err != nil {
 		return "", fmt.Errorf("probe %s: read answer: %w", e.Address, err)
 	}
-	return judge(response.StatusCode, body, user, proxy.Certificate.Subject.CommonName), nil
+	return probeResultOf(response.StatusCode, body, user, proxy.Certificate.Subject.CommonName), nil
 }
 
-// judge reads the words of k8s.io/apiserver: User "NAME" cannot get path "PATH".
-func judge(status int, body []byte, user, commonName string) ProbeResult {
+// probeResultOf reads the words of k8s.io/apiserver: User "NAME" cannot get path "PATH".
+func probeResultOf(status int, body []byte, user, commonName string) ProbeResult {
 	switch status {
 	case http.StatusUnauthorized:
 		return NotTrusted
@@ -64,7 +64,7 @@ func judge(status int, body []byte, user, commonName string) ProbeResult {
 		if err := json.Unmarshal(body, &s); err == nil {
 			text = s.Message
 		}
-		for name, result := range map[string]ProbeResult{user: Believed, "system:anonymous": Anonymous, commonName: AsUser} {
+		for name, result := range map[string]ProbeResult{user: Accepted, "system:anonymous": Anonymous, commonName: AsUser} {
 			if strings.Contains(text, fmt.Sprintf("User %q ", name)) {
 				return result
 			}

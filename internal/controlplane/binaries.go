@@ -27,11 +27,11 @@ const (
 	cacheVariable = "EXTENSION_APISERVER_CACHE"
 )
 
-// Given are those of kubebuilder's envtest.
-var Given = []string{"etcd", "kube-apiserver", "kubectl"}
+// EnvtestPrograms are those of kubebuilder's envtest.
+var EnvtestPrograms = []string{"etcd", "kube-apiserver", "kubectl"}
 
-// taken are the programs that are taken from KUBEBUILDER_ASSETS, where their versions are checked.
-var taken = append([]string{"kube-controller-manager"}, Given...)
+// envtestPrograms are the programs that are taken from KUBEBUILDER_ASSETS, where their versions are checked.
+var envtestPrograms = append([]string{"kube-controller-manager"}, EnvtestPrograms...)
 
 // Binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that
 // does not have in the cache.
@@ -74,7 +74,7 @@ func findCache(progress io.Writer) (*Binaries, error) {
 
 // Path is where a program is, or will be when it is built.
 func (b *Binaries) Path(name string) string {
-	if given := filepath.Join(b.given, name); b.given != "" && slices.Contains(taken, name) && Executable(given) {
+	if given := filepath.Join(b.given, name); b.given != "" && slices.Contains(envtestPrograms, name) && Executable(given) {
 		return given
 	}
 	return filepath.Join(b.cache, name)
@@ -103,12 +103,12 @@ func (b *Binaries) checkGiven(ctx context.Context) error {
 	if !filepath.IsAbs(b.given) {
 		errs = append(errs, errors.New("expected an absolute path"))
 	}
-	for _, name := range taken {
+	for _, name := range envtestPrograms {
 		errs = append(errs, checkProgram(ctx, filepath.Join(b.given, name)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("use %s=%s: %s; unset it, or install %s of Kubernetes %s there: setup-envtest use %[5]s",
-			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(Given, ", "), Minor())
+			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(EnvtestPrograms, ", "), Minor())
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (b *Binaries) checkGiven(ctx context.Context) error {
 func checkProgram(ctx context.Context, path string) error {
 	name := filepath.Base(path)
 	if _, err := os.Stat(path); err != nil {
-		if slices.Contains(Given, name) {
+		if slices.Contains(EnvtestPrograms, name) {
 			return fmt.Errorf("it has no %s", name)
 		}
 		return nil
@@ -135,7 +135,7 @@ func checkProgram(ctx context.Context, path string) error {
 	}
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	if found := majorMinor(string(out)); err != nil || found != want {
-		if !slices.Contains(Given, name) {
+		if !slices.Contains(EnvtestPrograms, name) {
 			want += ", or none"
 		}
 		return fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
@@ -169,7 +169,7 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 	waiting := func() string {
 		return "control plane: waits for another process that builds the control plane in " + b.cache
 	}
-	if err := gobuild.Tell(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
+	if err := gobuild.WithProgress(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
 		return err
 	}
 	// Again: the other process built them.

@@ -40,7 +40,7 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	doing := func() string {
 		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
 	}
-	err := gobuild.Tell(b.progress, doing, func() error {
+	err := gobuild.WithProgress(b.progress, doing, func() error {
 		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags), gobuild.Stale(packages...))
 		if log.CountStale(goInPins(ctx, module, list), RunChild) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())

@@ -27,26 +27,26 @@ type Limits struct {
 	Reserved int
 }
 
-// Places are given out to keys.
-type Places struct {
+// Slots are given out to keys.
+type Slots struct {
 	limits Limits
 	mutex  sync.Mutex
-	keys   map[string]*places
+	keys   map[string]*keySlots
 	count  int
 }
 
-// places are those of one key. count includes the callers that wait.
-type places struct {
+// keySlots are those of one key. count includes the callers that wait.
+type keySlots struct {
 	taken chan struct{}
 	count int
 }
 
 // New returns Places within the limits.
-func New(limits Limits) *Places { return &Places{limits: limits, keys: map[string]*places{}} }
+func New(limits Limits) *Slots { return &Slots{limits: limits, keys: map[string]*keySlots{}} }
 
 // Take takes a place for the key, and waits for one until the context ends. It returns ErrFull at
 // once when the limits are reached. Call release, once, to give the place back.
-func (p *Places) Take(ctx context.Context, key string) (release func(), err error) {
+func (p *Slots) Take(ctx context.Context, key string) (release func(), err error) {
 	own := p.enter(key)
 	if own == nil {
 		return nil, ErrFull
@@ -64,7 +64,7 @@ func (p *Places) Take(ctx context.Context, key string) (release func(), err erro
 }
 
 // enter counts a caller; nil means that the limits are reached.
-func (p *Places) enter(key string) *places {
+func (p *Slots) enter(key string) *keySlots {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	own := p.keys[key]
@@ -77,7 +77,7 @@ func (p *Places) enter(key string) *places {
 		return nil
 	}
 	if own == nil {
-		own = &places{taken: make(chan struct{}, l.PerKey)}
+		own = &keySlots{taken: make(chan struct{}, l.PerKey)}
 		p.keys[key] = own
 	}
 	own.count++
@@ -85,7 +85,7 @@ func (p *Places) enter(key string) *places {
 	return own
 }
 
-func (p *Places) leave(key string, own *places) {
+func (p *Slots) leave(key string, own *keySlots) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.count--
@@ -94,9 +94,9 @@ func (p *Places) leave(key string, own *places) {
 	}
 }
 
-// Host is the key of a client: the host of its address, for IPv6 the /64 network, of which a client
+// ClientKey is the key of a client: the host of its address, for IPv6 the /64 network, of which a client
 // has all addresses; or the whole, if there is no host.
-func Host(address string) string {
+func ClientKey(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return address

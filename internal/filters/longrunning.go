@@ -95,15 +95,15 @@ func RecordAllowed(ctx context.Context, attributes authorizer.Attributes) {
 	}
 }
 
-// mayLast returns whether a request can be a watch or an upgrade.
-func mayLast(req *http.Request) bool {
+// isLongRunning returns whether a request can be a watch or an upgrade.
+func isLongRunning(req *http.Request) bool {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	return ok && info.IsResourceRequest && (info.Verb == "watch" || httpstream.IsUpgradeRequest(req))
 }
 
 // AuthenticateRequest implements authenticator.Request. It records the credentials of long-running requests.
 func (l *LongRunning) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	if !mayLast(req) {
+	if !isLongRunning(req) {
 		return l.authenticator.AuthenticateRequest(req)
 	}
 	// The authenticator removes the protocol of a WebSocket that carries a token.
@@ -112,7 +112,7 @@ func (l *LongRunning) AuthenticateRequest(req *http.Request) (*authenticator.Res
 	resp, ok, err := l.authenticator.AuthenticateRequest(req)
 	if a := grantFrom(req.Context()); a != nil && ok && err == nil {
 		a.user, a.path = resp.User, req.URL.Path
-		if evidence, _ := authentication.EvidenceFrom(req.Context()); evidence.Authenticator != authentication.RequestHeader {
+		if credential, _ := authentication.CredentialFrom(req.Context()); credential.Authenticator != authentication.RequestHeader {
 			a.request = original
 		}
 	}
@@ -164,7 +164,7 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, serializer runtime.Ne
 
 // watchPlaces are those that a watch has of the places of all watches.
 type watchPlaces struct {
-	open     *fairness.Places
+	open     *fairness.Slots
 	user     string
 	most     int
 	releases []func()

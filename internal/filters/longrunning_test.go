@@ -299,7 +299,7 @@ func TestMayLast(t *testing.T) {
 				req.Header.Set("Connection", "Upgrade")
 				req.Header.Set("Upgrade", tc.upgrade)
 			}
-			if got := mayLast(req); got != tc.want {
+			if got := isLongRunning(req); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

@@ -85,9 +85,9 @@ type Memory struct {
 	budget     *budget.Budget
 	total      int64
 	perUser    int64 // what one user may have, and what any request counts for at the most
-	bodies     *fairness.Places
+	bodies     *fairness.Slots
 	read       *semaphore.Weighted // bodies in memory
-	watches    *fairness.Places    // that send their initial events
+	watches    *fairness.Slots     // that send their initial events
 	counts     flowcontrolrequest.StorageObjectCountTracker
 	sizes      *objectsizes.Sizes
 	maxBody    int64
@@ -154,7 +154,7 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 		defer release()
 		if writes.Has(info.Verb) {
 			var stop func()
-			req, stop = m.untilEnd(req)
+			req, stop = m.waitForHandler(req)
 			defer stop()
 		}
 		handler.ServeHTTP(w, req)
@@ -353,10 +353,10 @@ func (m *Memory) take(req *http.Request, cost int64) (release func(), err error)
 	return release, nil
 }
 
-// untilEnd returns a write whose handler does not return before its work ends, if that takes no longer than the grace.
+// waitForHandler returns a write whose handler does not return before its work ends, if that takes no longer than the grace.
 // The library has a goroutine for the work, and leaves it alone when the client goes away, or at the end of ?timeout:
 // it would have no seat and no memory of the budget. Call stop when the handler has returned.
-func (m *Memory) untilEnd(req *http.Request) (write *http.Request, stop func()) {
+func (m *Memory) waitForHandler(req *http.Request) (write *http.Request, stop func()) {
 	client := req.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
 	grace := time.Now().Add(m.grace)

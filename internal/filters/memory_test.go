@@ -283,7 +283,7 @@ func TestInitialEvents(t *testing.T) {
 				m, fairness := testMemory(t), utilflowcontrol.NewInitializationSignal()
 				has := func(when string, want int64) {
 					t.Helper()
-					if got := m.budget.Taken(); got != want {
+					if got := m.budget.InUse(); got != want {
 						t.Errorf("%q, %s: the watch has %d %s, want %d", query, end, got, when, want)
 					}
 				}

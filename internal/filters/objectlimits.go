@@ -67,7 +67,7 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 			return apierrors.NewInvalid(a.GetKind().GroupKind(), object.GetName()[:min(len(object.GetName()), maxText)], errs)
 		}
 		if longest > shortList {
-			if err := l.unique(a, o); err != nil {
+			if err := l.checkDuplicates(a, o); err != nil {
 				return err
 			}
 		}
@@ -78,8 +78,8 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 	return nil
 }
 
-// unique returns an error if the schema does not allow a duplicate that the object has.
-func (l limitObjects) unique(a admission.Attributes, o admission.ObjectInterfaces) error {
+// checkDuplicates returns an error if the schema does not allow a duplicate that the object has.
+func (l limitObjects) checkDuplicates(a admission.Attributes, o admission.ObjectInterfaces) error {
 	versioned, err := o.GetObjectConvertor().ConvertToVersion(a.GetObject(), a.GetKind().GroupVersion())
 	if err != nil {
 		return err

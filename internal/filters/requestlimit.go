@@ -38,7 +38,7 @@ func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context)
 			handler.ServeHTTP(w, req)
 			return
 		}
-		release, err := places.Take(req.Context(), fairness.Host(req.RemoteAddr))
+		release, err := places.Take(req.Context(), fairness.ClientKey(req.RemoteAddr))
 		if err != nil {
 			w.Header().Set("Connection", "close")
 			responsewriters.RespondWithError(w, withoutBody(req), apierrors.NewTooManyRequests("too many requests at once past kube-apiserver", 1), serializer)

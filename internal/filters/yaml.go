@@ -92,7 +92,7 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler, streams func(*gener
 		}
 		asJSON := req.Clone(req.Context())
 		asJSON.Header.Set("Accept", withoutYAML)
-		options, ok := negotiation.NegotiateMediaTypeOptions(accept, serializer.SupportedMediaTypes(), everyForm{})
+		options, ok := negotiation.NegotiateMediaTypeOptions(accept, serializer.SupportedMediaTypes(), anyMediaType{})
 		if !ok || options.Accepted.MediaType != runtime.ContentTypeYAML {
 			handler.ServeHTTP(w, asJSON)
 			return
@@ -104,19 +104,19 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler, streams func(*gener
 			return
 		}
 		defer leave()
-		answer := &jsonAnswer{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
+		answer := &jsonResponse{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
 		handler.ServeHTTP(answer, asJSON)
 		switch {
 		case answer.passed:
 			return
 		case answer.body.Len() == 0 && !answer.tooLong:
-			_ = answer.pass()
+			_ = answer.copyUnchanged()
 			return
 		}
 		switch err := answer.writeYAML(req, w, m); {
 		case err == nil:
 		case answer.write:
-			_ = answer.pass() // it is done
+			_ = answer.copyUnchanged() // it is done
 		default:
 			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
 			responsewriters.RespondWithError(w, asJSON, err, serializer)
@@ -141,8 +141,8 @@ func jsonForYAML(accept string) (withoutYAML string, yaml bool) {
 	return strings.Join(clauses, ","), yaml
 }
 
-// jsonAnswer is an answer of up to maxYAML bytes.
-type jsonAnswer struct {
+// jsonResponse is an answer of up to maxYAML bytes.
+type jsonResponse struct {
 	header  http.Header
 	status  int
 	body    bytes.Buffer
@@ -153,16 +153,16 @@ type jsonAnswer struct {
 	passed bool
 }
 
-func (a *jsonAnswer) Header() http.Header    { return a.header }
-func (a *jsonAnswer) WriteHeader(status int) { a.status = status }
+func (a *jsonResponse) Header() http.Header    { return a.header }
+func (a *jsonResponse) WriteHeader(status int) { a.status = status }
 
-func (a *jsonAnswer) Write(p []byte) (int, error) {
+func (a *jsonResponse) Write(p []byte) (int, error) {
 	isJSON := strings.HasPrefix(a.header.Get("Content-Type"), runtime.ContentTypeJSON)
 	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAMLAnswer; {
 	case a.passed:
 		return a.w.Write(p)
 	case !isJSON, a.tooLong && a.write:
-		if err := a.pass(); err != nil {
+		if err := a.copyUnchanged(); err != nil {
 			return 0, err
 		}
 		return a.w.Write(p)
@@ -172,8 +172,8 @@ func (a *jsonAnswer) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// pass writes what there is of the answer as it is.
-func (a *jsonAnswer) pass() error {
+// copyUnchanged writes what there is of the answer as it is.
+func (a *jsonResponse) copyUnchanged() error {
 	a.passed = true
 	maps.Copy(a.w.Header(), a.header)
 	a.w.WriteHeader(a.status)
@@ -183,12 +183,12 @@ func (a *jsonAnswer) pass() error {
 }
 
 // writeYAML writes the answer to w, or returns an error before it has written anything.
-func (a *jsonAnswer) writeYAML(req *http.Request, w http.ResponseWriter, m *Memory) error {
+func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Memory) error {
 	if a.tooLong {
 		return notAcceptable(fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit",
 			maxYAMLAnswer))
 	}
-	if deep(a.body.Bytes()) {
+	if isTooDeep(a.body.Bytes()) {
 		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON", maxYAMLDepth))
 	}
 	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost)
@@ -214,8 +214,8 @@ func notAcceptable(message string) error {
 	}}
 }
 
-// deep reports whether JSON has more than maxYAMLDepth levels, or a text with so many brackets.
-func deep(body []byte) bool {
+// isTooDeep reports whether JSON has more than maxYAMLDepth levels, or a text with so many brackets.
+func isTooDeep(body []byte) bool {
 	depth := 0
 	for _, c := range body {
 		switch c {
@@ -230,12 +230,14 @@ func deep(body []byte) bool {
 	return false
 }
 
-// everyForm accepts what any resource may accept, such as ";as=Table".
-type everyForm struct{}
+// anyMediaType accepts what any resource may accept, such as ";as=Table".
+type anyMediaType struct{}
 
-func (everyForm) AllowsMediaTypeTransform(string, string, *schema.GroupVersionKind) bool { return true }
-func (everyForm) AllowsServerVersion(string) bool                                        { return true }
-func (everyForm) AllowsStreamSchema(string) bool                                         { return true }
+func (anyMediaType) AllowsMediaTypeTransform(string, string, *schema.GroupVersionKind) bool {
+	return true
+}
+func (anyMediaType) AllowsServerVersion(string) bool { return true }
+func (anyMediaType) AllowsStreamSchema(string) bool  { return true }
 
 // readYAML returns the body of a request, or an error with the status 413 if it is too large.
 func readYAML(req *http.Request) ([]byte, error) {

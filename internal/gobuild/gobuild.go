@@ -22,8 +22,8 @@ const (
 	otherWords = 10 * time.Second
 )
 
-// Tell calls f and prints meanwhile what is done.
-func Tell(to io.Writer, doing func() string, f func() error) error {
+// WithProgress calls f and prints meanwhile what is done.
+func WithProgress(to io.Writer, doing func() string, f func() error) error {
 	done := make(chan struct{})
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -75,11 +75,11 @@ func (l *Log) CountStale(list *exec.Cmd, run func(*exec.Cmd) error) bool {
 	return l.total > 100
 }
 
-// Tell calls f, which builds, and prints meanwhile how far it is. list is a go list with the arguments Stale, run when
+// WithProgress calls f, which builds, and prints meanwhile how far it is. list is a go list with the arguments Stale, run when
 // the build takes longer.
-func (l *Log) Tell(to io.Writer, what string, list *exec.Cmd, run func(*exec.Cmd) error, f func() error) error {
+func (l *Log) WithProgress(to io.Writer, what string, list *exec.Cmd, run func(*exec.Cmd) error, f func() error) error {
 	counted := sync.OnceFunc(func() { l.CountStale(list, run) })
-	return Tell(to, func() string {
+	return WithProgress(to, func() string {
 		counted()
 		return strings.TrimSuffix("builds "+what+": "+l.String(), ": ")
 	}, f)

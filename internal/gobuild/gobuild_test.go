@@ -33,7 +33,7 @@ func TestTell(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &Log{}
 				var out bytes.Buffer
-				err := log.Tell(&out, "p", &exec.Cmd{}, list, func() error {
+				err := log.WithProgress(&out, "p", &exec.Cmd{}, list, func() error {
 					_, err := io.WriteString(log, tc.said)
 					<-time.After(tc.takes)
 					return err

@@ -58,7 +58,7 @@ func load(dir string, now time.Time) (*set, error) {
 		if err != nil {
 			return err
 		}
-		if path != root && entry.IsDir() && (strings.HasPrefix(entry.Name(), "..") || certs.IsAside(path)) {
+		if path != root && entry.IsDir() && (strings.HasPrefix(entry.Name(), "..") || certs.IsRetired(path)) {
 			return fs.SkipDir
 		}
 		if entry.IsDir() {

@@ -192,17 +192,17 @@ type transformer struct {
 func (t transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) ([]byte, bool, error) {
 	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
 	if err == nil {
-		t.sizes.note(t.resource, key, out)
+		t.sizes.record(t.resource, key, out)
 	}
 	return out, stale, err
 }
 
 func (t transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
-	t.sizes.note(t.resource, key, data)
+	t.sizes.record(t.resource, key, data)
 	return t.Transformer.TransformToStorage(ctx, data, key)
 }
 
-func (s *Sizes) note(r *resource, key value.Context, data []byte) {
+func (s *Sizes) record(r *resource, key value.Context, data []byte) {
 	size := object{JSONLength(data), int64(len(data))}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

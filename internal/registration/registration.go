@@ -102,9 +102,9 @@ func Apply(ctx context.Context, client apiregistration.APIServiceInterface, serv
 	return nil
 }
 
-// Available returns nil when each APIService has the condition Available for the present spec. That alone says little:
+// CheckAvailable returns nil when each APIService has the condition Available for the present spec. That alone says little:
 // one answer of five is enough for it, and kube-apiserver's discovery follows later.
-func Available(ctx context.Context, client apiregistration.APIServiceInterface, services []*apiregistrationv1.APIService) error {
+func CheckAvailable(ctx context.Context, client apiregistration.APIServiceInterface, services []*apiregistrationv1.APIService) error {
 	for _, want := range services {
 		have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 		if err != nil {
@@ -144,9 +144,9 @@ func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema
 	return nil
 }
 
-// Described returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and
+// CheckOpenAPI returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and
 // so does MutatingAdmissionPolicy in our own server, which refuses writes without it.
-func Described(client openapi.Client, versions []schema.GroupVersion) error {
+func CheckOpenAPI(client openapi.Client, versions []schema.GroupVersion) error {
 	paths, err := client.Paths()
 	if err != nil {
 		return fmt.Errorf("read OpenAPI v3: %w", err)

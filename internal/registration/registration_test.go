@@ -116,7 +116,7 @@ func TestAvailable(t *testing.T) {
 				s.Status.Conditions = tc.conditions
 				client = fake.NewSimpleClientset(s)
 			}
-			wantError(t, Available(t.Context(), client.ApiregistrationV1().APIServices(), services), tc.want)
+			wantError(t, CheckAvailable(t.Context(), client.ApiregistrationV1().APIServices(), services), tc.want)
 		})
 	}
 }

@@ -15,51 +15,51 @@ import (
 )
 
 // aggregated are the Services of aggregated APIs that are looked at in one of these ways.
-func (p *procedure) aggregated(ctx context.Context, looks ...Look) ([]certs.Service, error) {
+func (p *procedure) aggregated(ctx context.Context, looks ...Check) ([]certs.Service, error) {
 	all, err := p.opts.Observer.AggregatedServices(ctx)
-	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.look(ctx, s)) }), err
+	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.checkFor(ctx, s)) }), err
 }
 
-// look returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be checked
+// checkFor returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be checked
 // must not prevent the replacement of a certificate.
-func (p *procedure) look(ctx context.Context, s certs.Service) Look {
+func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 	name := s.Namespace + "/" + s.Name
 	if s == p.opts.Service {
-		return LookProbe
+		return CheckByProbe
 	}
 	if look, ok := p.state.Others[name]; ok {
 		return look
 	}
-	look := LookProbe
+	look := CheckByProbe
 	err := p.answersEverywhere(ctx, s)
 	if err != nil { // perhaps since a kube-apiserver restarts, which says nothing about this API
 		if p.answersEverywhere(ctx, p.opts.Service) != nil {
-			return LookProbe
+			return CheckByProbe
 		}
 		err = p.answersEverywhere(ctx, s)
 	}
 	if err != nil {
-		look = LookNone
+		look = CheckNone
 		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
-	} else if err := p.believes(ctx, s); err != nil {
-		look = LookAnswer
+	} else if err := p.acceptsProxy(ctx, s); err != nil {
+		look = CheckByResponse
 		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
 	}
-	p.state.look(s, look)
+	p.state.setCheck(s, look)
 	return look
 }
 
-// lookAgain forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a
+// resetChecks forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a
 // certificate of another CA is used.
-func (p *procedure) lookAgain() {
+func (p *procedure) resetChecks() {
 	if p.makeCA == nil || !p.switched() {
 		p.state.Others = nil
 	}
 }
 
-// isEmpty is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it
+// hasNoEndpoints is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it
 // does not answer.
-func (p *procedure) isEmpty(ctx context.Context, s certs.Service) bool {
+func (p *procedure) hasNoEndpoints(ctx context.Context, s certs.Service) bool {
 	if s == p.opts.Service {
 		return false
 	}
@@ -71,26 +71,26 @@ func (p *procedure) isEmpty(ctx context.Context, s certs.Service) bool {
 	return true
 }
 
-// excuse returns what is wrong with an API of the Service, unless that says nothing about the rotation.
-func (p *procedure) excuse(ctx context.Context, s certs.Service, err error) error {
+// ignoreUnrelated returns what is wrong with an API of the Service, unless that says nothing about the rotation.
+func (p *procedure) ignoreUnrelated(ctx context.Context, s certs.Service, err error) error {
 	if err == nil {
 		delete(p.failing, s)
 		return nil
 	}
-	if p.isEmpty(ctx, s) || p.leftOut(ctx, s, err) {
+	if p.hasNoEndpoints(ctx, s) || p.exclude(ctx, s, err) {
 		return nil
 	}
 	return err
 }
 
-// leftOut excludes a third-party API from further checks, if it has failed for half of the timeout and the rotation
+// exclude excludes a third-party API from further checks, if it has failed for half of the timeout and the rotation
 // cannot be the cause: CA and name in the certificate stay the same, and the API does not accept the certificate in use
 // either. After the switch that is the new certificate, which the API must have accepted before.
-func (p *procedure) leftOut(ctx context.Context, s certs.Service, err error) bool {
-	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.look(ctx, s) != LookProbe || p.answersEverywhere(ctx, p.opts.Service) != nil {
+func (p *procedure) exclude(ctx context.Context, s certs.Service, err error) bool {
+	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.checkFor(ctx, s) != CheckByProbe || p.answersEverywhere(ctx, p.opts.Service) != nil {
 		return false
 	}
-	if p.answersEverywhere(ctx, s) == nil && p.believes(ctx, s) == nil {
+	if p.answersEverywhere(ctx, s) == nil && p.acceptsProxy(ctx, s) == nil {
 		return false
 	}
 	since, known := p.failing[s]
@@ -100,7 +100,7 @@ func (p *procedure) leftOut(ctx context.Context, s certs.Service, err error) boo
 	if !known || p.opts.Now().Sub(since) < p.opts.Timeout/2 {
 		return false
 	}
-	p.state.look(s, LookNone)
+	p.state.setCheck(s, CheckNone)
 	p.note(fmt.Sprintf("Service %s/%s is left out from now on: %v", s.Namespace, s.Name, err))
 	return true
 }
@@ -110,15 +110,15 @@ func (p *procedure) switched() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == Identity && p.record(&s) != nil })
 }
 
-// believes returns nil when each endpoint of a Service that is ready says that it believes the front proxy's
+// acceptsProxy returns nil when each endpoint of a Service that is ready says that it believes the front proxy's
 // certificate in use.
-func (p *procedure) believes(ctx context.Context, s certs.Service) error {
+func (p *procedure) acceptsProxy(ctx context.Context, s certs.Service) error {
 	proxy, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if err != nil {
 		return err
 	}
 	return p.probeEndpoints(ctx, s, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
-		if got != cluster.Believed {
+		if got != cluster.Accepted {
 			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
 		}
 		return nil
@@ -152,9 +152,9 @@ func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *
 }
 
 // probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
-// Believed instead may change with time; any other answer will not.
+// Accepted instead may change with time; any other answer will not.
 func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluster.ProbeResult) error {
-	services, err := p.aggregated(ctx, LookProbe)
+	services, err := p.aggregated(ctx, CheckByProbe)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 		err := p.probeEndpoints(ctx, service, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
 			probed++
 			switch {
-			case got != want && got != cluster.Believed && got != cluster.NotTrusted:
+			case got != want && got != cluster.Accepted && got != cluster.NotTrusted:
 				return &stopError{fmt.Errorf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
 					"look at how this API server authenticates requests", e.Address, service.Namespace, service.Name, want, got)}
 			case got != want:
@@ -172,7 +172,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 			}
 			return nil
 		})
-		if err := p.excuse(ctx, service, err); err != nil {
+		if err := p.ignoreUnrelated(ctx, service, err); err != nil {
 			return err
 		}
 	}
@@ -200,12 +200,12 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 // proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same
 // client certificate.
 func (p *procedure) proxyAnswers(ctx context.Context) error {
-	services, err := p.aggregated(ctx, LookProbe, LookAnswer)
+	services, err := p.aggregated(ctx, CheckByProbe, CheckByResponse)
 	if err != nil {
 		return err
 	}
 	for _, service := range services {
-		if err := p.excuse(ctx, service, p.answersEverywhere(ctx, service)); err != nil {
+		if err := p.ignoreUnrelated(ctx, service, p.answersEverywhere(ctx, service)); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ func TestOtherAPIs(t *testing.T) {
 				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
 			}
 		}
-		want := map[string]Look{"elsewhere/broken": LookNone, "kube-system/metrics": LookAnswer, "elsewhere/far": LookAnswer, "elsewhere/strange": LookAnswer}
+		want := map[string]Check{"elsewhere/broken": CheckNone, "kube-system/metrics": CheckByResponse, "elsewhere/far": CheckByResponse, "elsewhere/strange": CheckByResponse}
 		if diff := cmp.Diff(want, state.Others); diff != "" {
 			t.Errorf("%s: looks at others (-want +got):\n%s", rotation, diff)
 		}
@@ -63,7 +63,7 @@ func TestOtherAPIRefuses(t *testing.T) {
 	f.believes = []*x509.Certificate{b.proxy}
 	_, err := Run(t.Context(), f.options(FrontProxyCA))
 	blocked, ok := errors.AsType[*BlockedError](err)
-	if !ok || blocked.Waited > 0 || blocked.TookBack != Identity || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+	if !ok || blocked.Waited > 0 || blocked.RolledBack != Identity || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
 		t.Fatalf("got %v, want it blocked at once, and the old certificate in use", err)
 	}
 	f.mustAbort(FrontProxyCA)
@@ -99,7 +99,7 @@ func TestRestartLeavesNoneOut(t *testing.T) {
 		return nil
 	}
 	state, err := Run(t.Context(), f.options(FrontProxyCA))
-	if err != nil || state.Others["elsewhere/far"] != LookAnswer {
+	if err != nil || state.Others["elsewhere/far"] != CheckByResponse {
 		t.Errorf("got %v and the looks %v, want the API asked for answers", err, state.Others)
 	}
 }
@@ -182,7 +182,7 @@ func TestOtherAPIFails(t *testing.T) {
 			continue
 		}
 		f.checkEnd(b, tc.rotation)
-		if got := state.Others["elsewhere/far"]; got != LookNone {
+		if got := state.Others["elsewhere/far"]; got != CheckNone {
 			t.Errorf("%s, another fails in %s: it is looked at in the way %q, want it left out", tc.rotation, tc.step, got)
 		}
 	}

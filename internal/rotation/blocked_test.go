@@ -62,8 +62,8 @@ func TestBlocked(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %v, want a BlockedError", err)
 			}
-			if blocked.Step != tc.step || !strings.Contains(blocked.Missing.Error(), tc.missing) || (blocked.TookBack == Distrust) != tc.tookBack {
-				t.Errorf("blocked at %s, took back %s: %v; want %s, %t, %q", blocked.Step, blocked.TookBack, blocked.Missing, tc.step, tc.tookBack, tc.missing)
+			if blocked.Step != tc.step || !strings.Contains(blocked.Missing.Error(), tc.missing) || (blocked.RolledBack == Distrust) != tc.tookBack {
+				t.Errorf("blocked at %s, took back %s: %v; want %s, %t, %q", blocked.Step, blocked.RolledBack, blocked.Missing, tc.step, tc.tookBack, tc.missing)
 			}
 			if waited := blocked.Waited > 0; waited != tc.waits {
 				t.Errorf("waited %s in all %s, want waiting: %t", blocked.Waited, f.now.Sub(began), tc.waits)
@@ -218,7 +218,7 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 func TestBlockedWithoutObserver(t *testing.T) {
 	f := newFake(t)
 	opts := f.options(ProxyClient)
-	opts.Observer, opts.Hold, opts.wrote = nil, 0, nil
+	opts.Observer, opts.Hold, opts.afterWrite = nil, 0, nil
 	opts.Progress = func(e Event) {
 		if e.Step == "stage" && e.Type == EventFinished {
 			f.ofAnotherCA(false)

@@ -284,10 +284,10 @@ func cuts(f *fakeCluster, rotation string) []int {
 func (f *fakeCluster) options(rotation string) Options {
 	opts := Options{
 		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: f.hold, Timeout: time.Minute, Settle: 10 * time.Second,
-		Now:      func() time.Time { f.step(); return f.now },
-		Wait:     func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
-		Progress: func(Event) { f.step(); f.mustAnswer() },
-		wrote:    func() { f.step(); f.mustHold(service) }, FrontProxyClientDirs: f.given(),
+		Now:        func() time.Time { f.step(); return f.now },
+		Wait:       func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
+		Progress:   func(Event) { f.step(); f.mustAnswer() },
+		afterWrite: func() { f.step(); f.mustHold(service) }, FrontProxyClientDirs: f.given(),
 	}
 	if f.secrets.Cluster != nil {
 		opts.Dir, opts.Secret, opts.CASecret = "", "s", "ca"

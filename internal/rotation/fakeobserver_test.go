@@ -136,7 +136,7 @@ func (f *fakeCluster) answerLost() error {
 	return nil
 }
 
-func (f *fakeCluster) SeenBy(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
+func (f *fakeCluster) CheckObserved(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	f.step()
 	if f.unseen {
 		return fmt.Errorf("%s has an older version than %s", kubeAPIServer, a.ResourceVersion)
@@ -144,7 +144,7 @@ func (f *fakeCluster) SeenBy(_ context.Context, kubeAPIServer string, a apiregis
 	return nil
 }
 
-func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.APIService) error {
+func (f *fakeCluster) CheckResponds(_ context.Context, _ string, a apiregistrationv1.APIService) error {
 	f.step()
 	if a.Name == "v1.broken" || a.Name == f.down {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "no endpoints"}
@@ -160,10 +160,10 @@ func (f *fakeCluster) Answers(_ context.Context, _ string, a apiregistrationv1.A
 	return f.answers()
 }
 
-func (f *fakeCluster) FrontProxyShown(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
+func (f *fakeCluster) FrontProxyCertificate(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
 	f.step()
 	if f.noReview || a.Name != "v1.widgets" {
-		return "", cluster.ErrNoReview
+		return "", cluster.ErrNoIdentityReview
 	}
 	dir := f.proxies[0]
 	if len(f.proxies) > 1 && strings.HasSuffix(kubeAPIServer, "2") {
@@ -190,7 +190,7 @@ func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, s c
 	case f.verify(proxy.Certificate, f.trusted, x509.ExtKeyUsageClientAuth) != nil:
 		return cluster.NotTrusted, nil
 	}
-	return cluster.Believed, nil
+	return cluster.Accepted, nil
 }
 
 func (f *fakeCluster) TrustConfigMap(context.Context) (*corev1.ConfigMap, error) {

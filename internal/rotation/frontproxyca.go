@@ -28,19 +28,19 @@ func (p *procedure) frontProxyCA() {
 			name: "trust", kind: Trust, hold: true,
 			about: "write both CAs into ca.crt for each kube-apiserver (its --requestheader-client-ca-file); seen when the ConfigMap " +
 				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated API believes a certificate of the new one",
-			do:       func(context.Context) error { return p.rewrite(p.bothTrusted) },
-			observed: p.bothProxiesBelieved,
+			do:       func(context.Context) error { return p.rewrite(p.bothBundle) },
+			observed: p.bothProxiesAccepted,
 			undo:     p.restoreOld, // of the files; undone takes the new CA out of the ConfigMap
 			undone:   p.nextProxyDistrusted,
 		},
-		p.switchProxyStep(p.bothProxiesBelieved, p.bothTrusted, func(context.Context) error { return p.writeOld(p.bothTrusted) }),
+		p.switchProxyStep(p.bothProxiesAccepted, p.bothBundle, func(context.Context) error { return p.writeOld(p.bothBundle) }),
 		{
 			name: "distrust-files", kind: Distrust,
 			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
 			needs:    p.nextProxyInUse,
-			do:       func(context.Context) error { return p.writeNew(p.onlyNewTrusted) },
+			do:       func(context.Context) error { return p.writeNew(p.newBundle) },
 			observed: stopping(p.nextProxyAnswers), // without answers nobody waits: users have none then
-			undo:     func(context.Context) error { return p.writeNew(p.bothTrusted) },
+			undo:     func(context.Context) error { return p.writeNew(p.bothBundle) },
 		},
 		{
 			name: "distrust-configmap", kind: Distrust,
@@ -57,20 +57,20 @@ func (p *procedure) frontProxyCA() {
 	}
 }
 
-func (p *procedure) bothProxiesBelieved(ctx context.Context) error {
+func (p *procedure) bothProxiesAccepted(ctx context.Context) error {
 	found, err := p.publishedCAs(ctx)
 	if err != nil {
 		return err
 	}
 	for i, dir := range p.leafDirs {
-		for _, ca := range p.bothTrusted(i) {
+		for _, ca := range p.bothBundle(i) {
 			if !found.Contains(ca) {
 				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
 					cluster.TrustObject, ca.Subject, frontproxy.CAKey, p.opts.store.Path(dir, certs.BundleFile))
 			}
 		}
 	}
-	return p.probe(ctx, p.next, cluster.Believed)
+	return p.probe(ctx, p.next, cluster.Accepted)
 }
 
 func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
@@ -91,7 +91,7 @@ func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
 	if err := p.takenOut(ctx, p.nextCA); err != nil {
 		return err
 	}
-	return p.settle(p.nextCA)
+	return p.waitUntilSettled(p.nextCA)
 }
 
 // takenOut takes a CA out of the ConfigMap whenever it is there: a kube-apiserver that has not read its file again yet
@@ -108,8 +108,8 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(p.paths(certs.BundleFile), ", ")))
 }
 
-// settle returns nil when the ConfigMap has been without the CA for long enough.
-func (p *procedure) settle(ca *x509.Certificate) error {
+// waitUntilSettled returns nil when the ConfigMap has been without the CA for long enough.
+func (p *procedure) waitUntilSettled(ca *x509.Certificate) error {
 	if p.settled.IsZero() {
 		p.settled = p.opts.Now()
 	}
@@ -126,11 +126,11 @@ func (p *procedure) oldProxyDistrusted(ctx context.Context) error {
 	if err := stopping(p.nextProxyAnswers)(ctx); err != nil {
 		return err
 	}
-	if err := p.probe(ctx, p.next, cluster.Believed); err != nil {
+	if err := p.probe(ctx, p.next, cluster.Accepted); err != nil {
 		return err
 	}
 	if err := p.probe(ctx, p.old[0], cluster.NotTrusted); err != nil {
 		return err
 	}
-	return p.settle(p.oldCA)
+	return p.waitUntilSettled(p.oldCA)
 }

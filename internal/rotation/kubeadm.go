@@ -39,8 +39,8 @@ func isCACertificate(set, file string) bool {
 	return file == certs.CertFile && filepath.Base(set) == certs.FrontProxyCADir
 }
 
-// inKubeadms is true for a set that is in kubeadm's files. There are none on Windows, which has no such links either.
-func (d directory) inKubeadms(set string) bool {
+// usesKubeadmFiles is true for a set that is in kubeadm's files. There are none on Windows, which has no such links either.
+func (d directory) usesKubeadmFiles(set string) bool {
 	dir := d.Dir.Path(set)
 	_, missing := os.Stat(dir)
 	_, err := os.Stat(kubeadmFiles(dir)[certs.CertFile])
@@ -50,7 +50,7 @@ func (d directory) inKubeadms(set string) bool {
 // Path is where a set or a file is.
 func (d directory) Path(elem ...string) string {
 	path := d.Dir.Path(elem...)
-	if len(elem) == 2 && d.inKubeadms(elem[0]) {
+	if len(elem) == 2 && d.usesKubeadmFiles(elem[0]) {
 		return cmp.Or(kubeadmFiles(filepath.Dir(path))[elem[1]], path)
 	}
 	return path
@@ -58,7 +58,7 @@ func (d directory) Path(elem ...string) string {
 
 // Read takes the first certificate in kubeadm's file for the CA, as kubeadm does.
 func (d directory) Read(set string, names ...string) (certs.Files, error) {
-	if !d.inKubeadms(set) {
+	if !d.usesKubeadmFiles(set) {
 		return d.Dir.Read(set, names...)
 	}
 	files := certs.Files{}
@@ -83,17 +83,17 @@ func (d directory) Read(set string, names ...string) (certs.Files, error) {
 	return files, nil
 }
 
-// toLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that leads to
+// filesToLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that leads to
 // something else is refused: kube-apiserver reads it. None is listed where kubeadm's certificate is not of the CA:
 // certgen init made the directory for somebody else.
-func (d directory) toLink(set string, ca *x509.Certificate) (files []string, err error) {
+func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string, err error) {
 	have, err := d.Read(set)
 	if err != nil {
 		return nil, err
 	}
 	dir := d.Dir.Path(set)
 	names := kubeadmFiles(dir)
-	if own, err := certs.ReadBundle(names[certs.CertFile]); err == nil && !d.inKubeadms(set) && !signedBy(own[0], ca) {
+	if own, err := certs.ReadBundle(names[certs.CertFile]); err == nil && !d.usesKubeadmFiles(set) && !signedBy(own[0], ca) {
 		return nil, nil
 	}
 	for _, file := range pairFiles {
@@ -104,7 +104,7 @@ func (d directory) toLink(set string, ca *x509.Certificate) (files []string, err
 		target, _ := os.Readlink(path)
 		data, err := os.ReadFile(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && target == "" || target == linkTo(set, file):
+		case errors.Is(err, fs.ErrNotExist) && target == "" || target == linkTarget(set, file):
 		case err != nil:
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", err)}
 		case target != "":
@@ -119,11 +119,11 @@ func (d directory) toLink(set string, ca *x509.Certificate) (files []string, err
 	return files, nil
 }
 
-// linkTo is where the link under kubeadm's name leads.
-func linkTo(set, file string) string { return filepath.Join(filepath.Base(set), file) }
+// linkTarget is where the link under kubeadm's name leads.
+func linkTarget(set, file string) string { return filepath.Join(filepath.Base(set), file) }
 
-// draftOf is where a set is made that takes its place in one step.
-func draftOf(set string) string {
+// draftDir is where a set is made that takes its place in one step.
+func draftDir(set string) string {
 	return filepath.Join(filepath.Dir(set), ".certgen-"+filepath.Base(set))
 }
 
@@ -159,21 +159,21 @@ func (p *procedure) adoptKubeadms() error {
 		return err
 	}
 	for _, set := range sets {
-		files, err := d.toLink(set, ca)
+		files, err := d.filesToLink(set, ca)
 		if err != nil {
 			return err
 		}
-		if d.inKubeadms(set) {
+		if d.usesKubeadmFiles(set) {
 			if err := p.moveKubeadms(d, set); err != nil {
 				return err
 			}
 		}
 		for _, file := range files {
 			path := kubeadmFiles(d.Dir.Path(set))[file]
-			if err := certs.ReplaceLink(filepath.Dir(path), linkTo(set, file), filepath.Base(path)); err != nil {
+			if err := certs.ReplaceLink(filepath.Dir(path), linkTarget(set, file), filepath.Base(path)); err != nil {
 				return err
 			}
-			p.opts.wrote()
+			p.opts.afterWrite()
 		}
 	}
 	return nil
@@ -182,17 +182,17 @@ func (p *procedure) adoptKubeadms() error {
 func (p *procedure) moveKubeadms(d directory, set string) error {
 	files, err := d.Read(set)
 	if err == nil {
-		err = d.Remove(draftOf(set))
+		err = d.Remove(draftDir(set))
 	}
 	if err == nil {
-		err = d.Write(draftOf(set), files)
+		err = d.Write(draftDir(set), files)
 	}
 	if err != nil {
 		return err
 	}
-	p.opts.wrote()
-	defer p.opts.wrote()
-	return d.Move(draftOf(set), set)
+	p.opts.afterWrite()
+	defer p.opts.afterWrite()
+	return d.Move(draftDir(set), set)
 }
 
 // checkKubeadms refuses what could not be adopted.
@@ -200,10 +200,10 @@ func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
 	var errs []error
 	d, sets := p.adoptable()
 	for _, set := range sets {
-		_, err := d.toLink(set, ca)
+		_, err := d.filesToLink(set, ca)
 		errs = append(errs, err)
 	}
-	if p.makeCA != nil && sets != nil && d.inKubeadms(p.caDir) && !slices.Contains(sets, p.caDir) {
+	if p.makeCA != nil && sets != nil && d.usesKubeadmFiles(p.caDir) && !slices.Contains(sets, p.caDir) {
 		errs = append(errs, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.CertFile), Reason: fmt.Sprintf(
 			"expected %s among those of --front-proxy-client, found %q; give the directory of the kube-apiserver that reads this file", d.Dir.Path(certs.FrontProxyClientDir), p.leafDirs)})
 	}

@@ -144,7 +144,7 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	before, _ := p.processes(ctx)
 	for since := began; ; {
 		if lost := seen(ctx); lost != nil {
-			if losses++; losses > maxLosses {
+			if losses++; losses > maxHoldRestarts {
 				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Aborting: p.state.Aborting,
 					Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
 			}
@@ -163,7 +163,7 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 		if left <= 0 {
 			return nil
 		}
-		if err := p.opts.Wait(ctx, min(left, max(p.opts.Poll, p.opts.Hold/looks))); err != nil {
+		if err := p.opts.Wait(ctx, min(left, max(p.opts.Poll, p.opts.Hold/maxHoldChecks))); err != nil {
 			return p.interrupted(s, err)
 		}
 	}
@@ -187,11 +187,11 @@ func (p *procedure) processes(ctx context.Context) (out []string, ok bool) {
 	return out, err == nil && endpointsErr == nil
 }
 
-// maxLosses lets endpoints be replaced one after the other while a step holds.
-const maxLosses = 20
+// maxHoldRestarts lets endpoints be replaced one after the other while a step holds.
+const maxHoldRestarts = 20
 
-// looks is how often a hold looks, at most: each look asks every endpoint and every kube-apiserver.
-const looks = 60
+// maxHoldChecks is how often a hold looks, at most: each look asks every endpoint and every kube-apiserver.
+const maxHoldChecks = 60
 
 func (p *procedure) interrupted(s *step, err error) error {
 	return fmt.Errorf("rotate %s: step %s: %w; run it again to go on", p.state.Rotation, s.name, err)
@@ -222,7 +222,7 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 			return nil
 		case ctx.Err() != nil:
 			return p.interrupted(s, context.Cause(ctx))
-		case isBroken(missing) || waited >= p.opts.Timeout:
+		case isPermanent(missing) || waited >= p.opts.Timeout:
 			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Aborting: p.state.Aborting, Missing: p.expired(missing)}
 		case missing.Error() != said:
 			said = missing.Error()
@@ -260,7 +260,7 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 	for ; i >= 0; i-- {
 		last := &p.steps[i]
 		if last.kind != Distrust {
-			harm := last.harm(ctx)
+			harm := last.mustUndo(ctx)
 			if harm == nil {
 				break
 			}
@@ -268,22 +268,22 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 				blocked.Missing = fmt.Errorf("%w; %w", blocked.Missing, harm)
 			}
 		}
-		if err := p.takeBack(ctx, last); err != nil {
+		if err := p.rollBack(ctx, last); err != nil {
 			if failed, ok := errors.AsType[*BlockedError](err); ok {
 				err = failed.Missing
 			}
-			blocked.NotTakenBack = fmt.Errorf("step %s could not be taken back: %w", last.name, err)
+			blocked.RollbackError = fmt.Errorf("step %s could not be taken back: %w", last.name, err)
 			break
 		}
-		blocked.TookBack = last.kind
+		blocked.RolledBack = last.kind
 	}
 	p.state.Blocked = blocked.Error()
 	p.event(s, EventBlocked, blocked.Missing.Error())
 	return errors.Join(p.state.write(p.opts.store, p.set), blocked)
 }
 
-// takeBack undoes a step of a rotation that goes on later. Cut short, it is done again then.
-func (p *procedure) takeBack(ctx context.Context, s *step) error {
+// rollBack undoes a step of a rotation that goes on later. Cut short, it is done again then.
+func (p *procedure) rollBack(ctx context.Context, s *step) error {
 	r := p.record(s)
 	r.ObservedAt, r.FinishedAt = nil, nil
 	if err := p.state.write(p.opts.store, p.set); err != nil {
@@ -314,7 +314,7 @@ func (p *procedure) abort(ctx context.Context) error {
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true
-	p.lookAgain()
+	p.resetChecks()
 	if err := p.state.write(p.opts.store, p.set); err != nil {
 		return err
 	}

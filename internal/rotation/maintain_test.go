@@ -430,7 +430,7 @@ func TestTransient(t *testing.T) {
 		if got := isTransient(fmt.Errorf("step: %w", tc.err)); got != tc.want {
 			t.Errorf("%v: got %v, want %v", tc.err, got, tc.want)
 		}
-		if got := isBroken(&stopError{tc.err}); got == tc.want {
+		if got := isPermanent(&stopError{tc.err}); got == tc.want {
 			t.Errorf("%v stops a step: %v, want %v", tc.err, got, !tc.want)
 		}
 	}

@@ -153,7 +153,7 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 		}
 		also()
 	}
-	progress, wrote, wait := opts.Progress, opts.wrote, opts.Wait
+	progress, wrote, wait := opts.Progress, opts.afterWrite, opts.Wait
 	opts.Progress = func(e Event) {
 		progress(e)
 		holds = e.Step == "switch" && e.Type == EventHolding
@@ -161,7 +161,7 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 			take()
 		}
 	}
-	opts.wrote = func() {
+	opts.afterWrite = func() {
 		wrote()
 		if distrusts && !taken && when == "after distrust" { // it writes ca.crt after the caBundles
 			take()
@@ -188,7 +188,7 @@ func TestTakenOver(t *testing.T) {
 			b := f.before()
 			_, err := Run(t.Context(), f.takenOver(when, func() {}))
 			blocked, ok := errors.AsType[*BlockedError](err)
-			if !ok || blocked.Step != step || blocked.TookBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use") {
+			if !ok || blocked.Step != step || blocked.RolledBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use") {
 				t.Fatalf("got %v, want it blocked at %s, the old certificate in use and helm named", err, step)
 			}
 			if !f.cert(certs.ServingDir).Equal(b.serving) {

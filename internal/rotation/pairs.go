@@ -116,7 +116,7 @@ func (p *procedure) checkNewCA(leaf *x509.Certificate) error {
 	if p.opts.NewCA.Equal(old) {
 		return &certs.RefusedError{Path: path, Reason: "expected another CA than that of --new-ca"}
 	}
-	if err := certs.MaySign(p.opts.NewCA, leaf, p.opts.Now()); err != nil {
+	if err := certs.CheckSigner(p.opts.NewCA, leaf, p.opts.Now()); err != nil {
 		return &certs.RefusedError{Path: fmt.Sprintf("--new-ca (%s)", p.opts.NewCA.Subject), Reason: err.Error()}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (p *procedure) readCA() (*certs.CA, error) {
 		remedy := "have the certificate signed where the key is, with certgen request and certgen request accept, or rotate the CA"
 		if d, ok := p.opts.store.(directory); !ok {
 			remedy = "name the signer that has it, with --signer"
-		} else if d.inKubeadms(p.caDir) {
+		} else if d.usesKubeadmFiles(p.caDir) {
 			remedy = "have the certificate signed where the key is, as kubeadm's documentation says of an external CA"
 		}
 		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.KeyFile), Reason: "expected the CA's key, found none; " + remedy}
@@ -209,13 +209,13 @@ func (p *procedure) unstage(context.Context) error {
 	remove := []string{p.staged(""), p.kept("")}
 	_, adopted := p.adoptable()
 	for _, set := range adopted { // where an adoption was cut short
-		remove = append(remove, draftOf(set))
+		remove = append(remove, draftDir(set))
 	}
 	for _, set := range remove {
 		if err := p.opts.store.Remove(set); err != nil {
 			return err
 		}
-		p.opts.wrote()
+		p.opts.afterWrite()
 	}
 	return nil
 }
@@ -223,10 +223,10 @@ func (p *procedure) unstage(context.Context) error {
 // finish moves the old CA, with its key if it is here, beside the new one, as certgen init does, and removes the rest.
 func (p *procedure) finish(ctx context.Context) error {
 	if p.makeCA != nil {
-		if err := p.opts.store.Move(p.kept(p.caDir), certs.AsideDir(p.caDir, p.state.StartedAt)); err != nil {
+		if err := p.opts.store.Move(p.kept(p.caDir), certs.RetiredDir(p.caDir, p.state.StartedAt)); err != nil {
 			return err
 		}
-		p.opts.wrote()
+		p.opts.afterWrite()
 	}
 	return p.unstage(ctx)
 }
@@ -234,25 +234,25 @@ func (p *procedure) finish(ctx context.Context) error {
 // bundleOf is what ca.crt of the i-th leaf's set holds at some step. What the caBundles hold is that of the first.
 type bundleOf func(i int) certs.Bundle
 
-// live is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since the
+// currentLeaf is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since the
 // rotation began. What cannot be read is as it was then.
-func (p *procedure) live(i int) *certs.KeyPair {
+func (p *procedure) currentLeaf(i int) *certs.KeyPair {
 	if pair, err := certs.ReadPair(p.opts.store, p.leafDirs[i]); err == nil {
 		return pair
 	}
 	return p.old[i]
 }
 
-// before is the leaf to go back to: the old one, or another of the old CA that somebody else put in its place.
-func (p *procedure) before(i int) *certs.KeyPair {
-	if live := p.live(i); signedBy(live.Certificate, p.oldCA) && !live.Certificate.Equal(p.next.Certificate) {
+// previousLeaf is the leaf to go back to: the old one, or another of the old CA that somebody else put in its place.
+func (p *procedure) previousLeaf(i int) *certs.KeyPair {
+	if live := p.currentLeaf(i); signedBy(live.Certificate, p.oldCA) && !live.Certificate.Equal(p.next.Certificate) {
 		return live
 	}
 	return p.old[i]
 }
 
-// liveBundle is what ca.crt beside it holds, to which others may add CAs too.
-func (p *procedure) liveBundle(i int) certs.Bundle {
+// currentBundle is what ca.crt beside it holds, to which others may add CAs too.
+func (p *procedure) currentBundle(i int) certs.Bundle {
 	if files, err := p.opts.store.Read(p.leafDirs[i], certs.BundleFile); err == nil {
 		if bundle, err := certs.ParseBundle(files[certs.BundleFile].Data); err == nil {
 			return bundle
@@ -261,18 +261,18 @@ func (p *procedure) liveBundle(i int) certs.Bundle {
 	return p.bundles[i]
 }
 
-// keptBundle is liveBundle with the old CA and without the new one.
-func (p *procedure) keptBundle(i int) certs.Bundle {
-	return p.liveBundle(i).Without(p.nextCA).Merge(p.opts.Now(), p.oldCA)
+// oldBundle is currentBundle with the old CA and without the new one.
+func (p *procedure) oldBundle(i int) certs.Bundle {
+	return p.currentBundle(i).Without(p.nextCA).Merge(p.opts.Now(), p.oldCA)
 }
 
-// bothTrusted is liveBundle with both CAs.
-func (p *procedure) bothTrusted(i int) certs.Bundle {
-	return p.liveBundle(i).Merge(p.opts.Now(), p.oldCA, p.nextCA)
+// bothBundle is currentBundle with both CAs.
+func (p *procedure) bothBundle(i int) certs.Bundle {
+	return p.currentBundle(i).Merge(p.opts.Now(), p.oldCA, p.nextCA)
 }
 
-// onlyNewTrusted is bothTrusted without the old CA.
-func (p *procedure) onlyNewTrusted(i int) certs.Bundle { return p.bothTrusted(i).Without(p.oldCA) }
+// newBundle is bothBundle without the old CA.
+func (p *procedure) newBundle(i int) certs.Bundle { return p.bothBundle(i).Without(p.oldCA) }
 
 // writeNew puts the new leaf, and its CA when that is new, in use.
 func (p *procedure) writeNew(bundle bundleOf) error {
@@ -281,16 +281,16 @@ func (p *procedure) writeNew(bundle bundleOf) error {
 
 // writeOld puts the old leaf, and its CA, back in use.
 func (p *procedure) writeOld(bundle bundleOf) error {
-	return p.writeLeaves(p.kept(p.caDir), bundle, p.before)
+	return p.writeLeaves(p.kept(p.caDir), bundle, p.previousLeaf)
 }
 
 // rewrite writes the leaf that is in use again, for the sake of ca.crt beside it.
-func (p *procedure) rewrite(bundle bundleOf) error { return p.writeLeaves("", bundle, p.live) }
+func (p *procedure) rewrite(bundle bundleOf) error { return p.writeLeaves("", bundle, p.currentLeaf) }
 
 // writeLeaves writes certificate, key and bundle of each set in one step, and before them the CA, if one is given and
 // it is another one: a certgen init that comes between would sign with it.
 func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *certs.KeyPair) error {
-	if err := p.ours(); err != nil {
+	if err := p.checkIssuers(); err != nil {
 		return err
 	}
 	if p.makeCA != nil && ca != "" {
@@ -301,7 +301,7 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 	for i, dir := range p.leafDirs {
 		pair := leaf(i)
 		// While the rotation was blocked. To write it again for the sake of ca.crt makes nothing worse.
-		if cert := pair.Certificate; p.opts.Now().After(cert.NotAfter) && !cert.Equal(p.live(i).Certificate) {
+		if cert := pair.Certificate; p.opts.Now().After(cert.NotAfter) && !cert.Equal(p.currentLeaf(i).Certificate) {
 			return fmt.Errorf("the certificate that was in use (sha256:%.16s) expired at %s: take the rotation to its end", certs.Fingerprint(cert), cert.NotAfter.UTC().Format(time.RFC3339))
 		}
 		if err := p.writeLeaf(i, dir, pair, bundle(i)); err != nil {
@@ -322,13 +322,13 @@ func (p *procedure) writeLeaf(i int, dir string, leaf *certs.KeyPair, cas certs.
 
 // restoreOld puts the leaves, and ca.crt beside them, back as they were.
 func (p *procedure) restoreOld(context.Context) error {
-	return p.writeLeaves("", p.keptBundle, p.before)
+	return p.writeLeaves("", p.oldBundle, p.previousLeaf)
 }
 
-// unchanged refuses to put the new leaf in the place of one that it was not made for, which may have other names.
-func (p *procedure) unchanged() error {
+// checkUnchanged refuses to put the new leaf in the place of one that it was not made for, which may have other names.
+func (p *procedure) checkUnchanged() error {
 	for i, dir := range p.leafDirs {
-		if live := p.live(i).Certificate; !live.Equal(p.old[i].Certificate) && !live.Equal(p.next.Certificate) {
+		if live := p.currentLeaf(i).Certificate; !live.Equal(p.old[i].Certificate) && !live.Equal(p.next.Certificate) {
 			return fmt.Errorf("%s holds a certificate (sha256:%.16s) that was not there when the rotation began, as certgen init may have written it; "+
 				"take the rotation back, and begin it again", p.opts.store.Path(dir), certs.Fingerprint(live))
 		}
@@ -336,9 +336,9 @@ func (p *procedure) unchanged() error {
 	return nil
 }
 
-// ours refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA
+// checkIssuers refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA
 // since, and what trusted the old one may not any more. What cannot be read is written again.
-func (p *procedure) ours() error {
+func (p *procedure) checkIssuers() error {
 	var errs []error
 	for _, dir := range p.leafDirs {
 		live, err := certs.ReadCertificate(p.opts.store, dir)
@@ -364,7 +364,7 @@ func signedBy(leaf, ca *x509.Certificate) bool {
 
 // write replaces a set's pair and bundle in one step, and copyPair by those of another.
 func (p *procedure) write(pair *certs.KeyPair, set string, bundle certs.Bundle) error {
-	defer p.opts.wrote()
+	defer p.opts.afterWrite()
 	return p.opts.store.Write(set, pair.Files(bundle))
 }
 
@@ -379,6 +379,6 @@ func (p *procedure) copyPair(from, to string, without ...string) error {
 	for _, file := range without {
 		delete(files, file)
 	}
-	defer p.opts.wrote()
+	defer p.opts.afterWrite()
 	return p.opts.store.Write(to, files)
 }

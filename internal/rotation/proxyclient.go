@@ -29,8 +29,8 @@ func (p *procedure) proxyClient() {
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")
-	stage.observed = p.newProxyBelieved
-	p.steps = []step{stage, p.switchProxyStep(p.newProxyBelieved, p.keptBundle, p.restoreOld), p.finishStep()}
+	stage.observed = p.newProxyAccepted
+	p.steps = []step{stage, p.switchProxyStep(p.newProxyAccepted, p.oldBundle, p.restoreOld), p.finishStep()}
 }
 
 // switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the
@@ -41,15 +41,15 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
 			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, for which the hold stands otherwise, 90 s at least",
 		do: func(context.Context) error {
-			if err := p.unchanged(); err != nil {
+			if err := p.checkUnchanged(); err != nil {
 				return err
 			}
 			return p.writeNew(bundle)
 		},
-		observed: p.nextProxyInUse,
-		undo:     undo,
-		undone:   p.liveProxiesInUse,
-		harms:    p.nextProxyRefused,
+		observed:   p.nextProxyInUse,
+		undo:       undo,
+		undone:     p.liveProxiesInUse,
+		undoReason: p.nextProxyRefused,
 	}
 }
 
@@ -60,7 +60,7 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := p.proxyShown(ctx, p.next); err != nil || p.makeCA == nil {
+	if err := p.checkProxyCertificates(ctx, p.next); err != nil || p.makeCA == nil {
 		return err
 	}
 	// One that joined since the rotation began would be left with a certificate of the old CA.
@@ -76,7 +76,7 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 	if i := slices.IndexFunc(p.steps, func(s step) bool { return s.kind == Identity }); p.makeCA == nil || p.record(&p.steps[i]).FinishedAt != nil {
 		return nil
 	}
-	services, err := p.aggregated(ctx, LookAnswer)
+	services, err := p.aggregated(ctx, CheckByResponse)
 	if err != nil {
 		return nil
 	}
@@ -106,9 +106,9 @@ func (p *procedure) liveProxiesInUse(ctx context.Context) error {
 	}
 	var live []*certs.KeyPair
 	for i := range p.leafDirs {
-		live = append(live, p.live(i))
+		live = append(live, p.currentLeaf(i))
 	}
-	return p.proxyShown(ctx, live...)
+	return p.checkProxyCertificates(ctx, live...)
 }
 
 func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
@@ -190,13 +190,13 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	}
 	// One directory for several of them must be seen to be that of each. Where the CA stays, a kube-apiserver of which
 	// nothing tells may keep its certificate.
-	named := p.named()
+	named := p.namedDirs()
 	if named == nil && len(urls) > 1 {
 		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 		if err != nil {
 			return err
 		}
-		untold, err := p.shown(ctx, leaf)
+		untold, err := p.proxyCertificates(ctx, leaf)
 		if err == nil && len(untold) > 0 && p.makeCA != nil {
 			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
 		}
@@ -215,9 +215,9 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// named are the directories that were given. Where the CA stays, the usual one too says which host is meant: other
+// namedDirs are the directories that were given. Where the CA stays, the usual one too says which host is meant: other
 // hosts keep their certificates.
-func (p *procedure) named() []string {
+func (p *procedure) namedDirs() []string {
 	if p.makeCA != nil {
 		return p.opts.otherDirs
 	}
@@ -267,17 +267,17 @@ func (p *procedure) nextProxyAnswers(ctx context.Context) error {
 	return p.proxyAnswers(ctx)
 }
 
-func (p *procedure) newProxyBelieved(ctx context.Context) error {
-	return p.probe(ctx, p.next, cluster.Believed)
+func (p *procedure) newProxyAccepted(ctx context.Context) error {
+	return p.probe(ctx, p.next, cluster.Accepted)
 }
 
 // proxyReload is more than the minute within which kube-apiserver reads changed files of the front proxy.
 const proxyReload = 90 * time.Second
 
-// proxyShown returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API
+// checkProxyCertificates returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API
 // tells, it says so once, and the hold stands for it.
-func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) error {
-	untold, err := p.shown(ctx, wanted...)
+func (p *procedure) checkProxyCertificates(ctx context.Context, wanted ...*certs.KeyPair) error {
+	untold, err := p.proxyCertificates(ctx, wanted...)
 	if len(untold) > 0 {
 		p.opts.Hold = max(p.opts.Hold, proxyReload)
 		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; a hold of %s stands for it",
@@ -286,8 +286,8 @@ func (p *procedure) proxyShown(ctx context.Context, wanted ...*certs.KeyPair) er
 	return err
 }
 
-// shown is proxyShown for those kube-apiservers of which an API tells; it returns the others.
-func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold []string, err error) {
+// proxyCertificates is checkProxyCertificates for those kube-apiservers of which an API tells; it returns the others.
+func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyPair) (untold []string, err error) {
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
 		return nil, err
@@ -301,8 +301,8 @@ func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold
 	for _, k := range kubeAPIServers {
 		told := false
 		for _, a := range apiServices {
-			shown, err := p.opts.Observer.FrontProxyShown(ctx, k, a)
-			if errors.Is(err, cluster.ErrNoReview) {
+			shown, err := p.opts.Observer.FrontProxyCertificate(ctx, k, a)
+			if errors.Is(err, cluster.ErrNoIdentityReview) {
 				continue
 			}
 			if err != nil {
@@ -320,7 +320,7 @@ func (p *procedure) shown(ctx context.Context, wanted ...*certs.KeyPair) (untold
 		}
 	}
 	// Where fewer directories were named than there are kube-apiservers, the others keep theirs.
-	if named := p.named(); named != nil && missing <= len(kubeAPIServers)-len(named) {
+	if named := p.namedDirs(); named != nil && missing <= len(kubeAPIServers)-len(named) {
 		return untold, nil
 	}
 	return untold, other

@@ -19,7 +19,7 @@ type renewal struct{ *certs.Report }
 // end brings the rotation that is under way to its end, in the direction in which it was going.
 func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	path := opts.store.Path(StateSet(state.Rotation), StateFile)
-	opts.endOnly = true // another may have ended it since it was read
+	opts.resumeOnly = true // another may have ended it since it was read
 	if !state.Aborting {
 		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
 	}

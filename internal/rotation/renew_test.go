@@ -212,7 +212,7 @@ func recordOf(rotation string) string {
 func TestEndedMeanwhile(t *testing.T) {
 	f := newFake(t)
 	opts := f.options(ServingCA)
-	opts.endOnly = true
+	opts.resumeOnly = true
 	before := f.before()
 	if state, err := Run(t.Context(), opts); state != nil || err != nil || f.changes(before)[certs.ServingCADir] {
 		t.Errorf("got %+v and %v, want nothing done", state, err)

@@ -65,9 +65,9 @@ type Observer interface {
 	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error)
 	KubeAPIServers(ctx context.Context) ([]string, error) // at least one, or what is seen through each would be seen through none
 	Identities(ctx context.Context) (int, error)
-	SeenBy(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
-	Answers(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
-	FrontProxyShown(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error)
+	CheckObserved(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
+	CheckResponds(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
+	FrontProxyCertificate(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error)
 	ClockSkew(ctx context.Context) (time.Duration, error)
 	TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	Secrets(namespace string) typedcorev1.SecretInterface
@@ -109,12 +109,12 @@ type Options struct {
 	// ForceConflicts has Maintain take caBundles, and the data of the Secret, from other field managers.
 	ForceConflicts bool
 
-	store     certs.Store // the directory, or the Secrets when they are read
-	leased    bool        // the caller holds the Lease
-	given     []string    // FrontProxyClientDirs, absolute
-	otherDirs []string    // likewise, unless they are the one in Dir
-	endOnly   bool        // Run begins no rotation
-	wrote     func()      // called after each change of files, for tests
+	store      certs.Store // the directory, or the Secrets when they are read
+	leased     bool        // the caller holds the Lease
+	given      []string    // FrontProxyClientDirs, absolute
+	otherDirs  []string    // likewise, unless they are the one in Dir
+	resumeOnly bool        // Run begins no rotation
+	afterWrite func()      // called after each change of files, for tests
 }
 
 // Run begins a rotation, or takes up the one that is recorded as unfinished. It holds the lock of Dir all the time, and
@@ -123,10 +123,10 @@ type Options struct {
 func Run(ctx context.Context, opts Options) (*State, error) {
 	return underLock(ctx, opts, true, func(ctx context.Context, p *procedure) error {
 		if p.state != nil {
-			p.lookAgain()
+			p.resetChecks()
 			return p.run(ctx)
 		}
-		if opts.endOnly {
+		if opts.resumeOnly {
 			return nil
 		}
 		p.state = &State{APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), NewCA: p.opts.newCASum()}
@@ -331,8 +331,8 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.wrote == nil {
-		o.wrote = func() {}
+	if o.afterWrite == nil {
+		o.afterWrite = func() {}
 	}
 	if o.Wait == nil {
 		o.Wait = wait

@@ -154,7 +154,7 @@ func (s *secrets) Write(set string, files certs.Files) error {
 // help.
 func (s *secrets) Move(from, to string) error {
 	return s.update(func(m *certs.Memory) error {
-		if certs.IsAside(to) {
+		if certs.IsRetired(to) {
 			return m.Remove(from)
 		}
 		return m.Move(from, to)

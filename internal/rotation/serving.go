@@ -30,7 +30,7 @@ func (p *procedure) serving() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it; seen when every endpoint of the Service " +
 				"serves it and each kube-apiserver gets answers",
-			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.keptBundle) },
+			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.oldBundle) },
 			observed: p.nextServed,
 			undo:     p.restoreOld,
 			undone:   p.liveServed,
@@ -45,11 +45,11 @@ func (p *procedure) nextServed(ctx context.Context) error {
 
 // liveServed is for steps at which the next leaf is not in use, or no longer.
 func (p *procedure) liveServed(ctx context.Context) error {
-	return p.servedEverywhere(ctx, p.live(0).Certificate)
+	return p.servedEverywhere(ctx, p.currentLeaf(0).Certificate)
 }
 
 func (p *procedure) switchToNext(ctx context.Context, bundle bundleOf) error {
-	if err := p.unchanged(); err != nil {
+	if err := p.checkUnchanged(); err != nil {
 		return err
 	}
 	return p.switchLeaf(ctx, p.next, p.writeNew, bundle)
@@ -109,13 +109,13 @@ func (p *procedure) checkServing(ctx context.Context) error {
 			return err
 		}
 	} else {
-		p.countKnown(ctx) // the job in a cluster has no right to list Leases there
+		p.noteUnknownKubeAPIServers(ctx) // the job in a cluster has no right to list Leases there
 	}
 	return p.servedEverywhere(ctx, leaf.Certificate)
 }
 
-// countKnown says where kube-apiservers cannot be asked one by one, as behind the load balancer of a managed cluster.
-func (p *procedure) countKnown(ctx context.Context) {
+// noteUnknownKubeAPIServers says where kube-apiservers cannot be asked one by one, as behind the load balancer of a managed cluster.
+func (p *procedure) noteUnknownKubeAPIServers(ctx context.Context) {
 	urls, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
 		return // it is asked for again
@@ -151,8 +151,8 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 
 // note reports, once, what does not stop the rotation.
 func (p *procedure) note(message string) {
-	if !p.said[message] {
-		p.said[message] = true
+	if !p.noted[message] {
+		p.noted[message] = true
 		p.event(nil, EventNote, message)
 	}
 }
@@ -244,7 +244,7 @@ func (p *procedure) answersEverywhere(ctx context.Context, service certs.Service
 	}
 	for _, a := range apiServices {
 		for _, k := range kubeAPIServers {
-			if err := p.opts.Observer.Answers(ctx, k, a); err != nil {
+			if err := p.opts.Observer.CheckResponds(ctx, k, a); err != nil {
 				return fmt.Errorf("APIService %s through %s: %w", a.Name, k, err)
 			}
 		}

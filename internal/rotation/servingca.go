@@ -38,11 +38,11 @@ func (p *procedure) servingCA() {
 			needs: p.liveServed,
 			// The old CA is left alone, here and in undo: where somebody took it out, it stays out.
 			do: func(ctx context.Context) error {
-				return p.changeTrust(ctx, certs.Bundle{p.nextCA}, nil, p.rewrite, p.bothTrusted)
+				return p.changeTrust(ctx, certs.Bundle{p.nextCA}, nil, p.rewrite, p.bothBundle)
 			},
 			observed: func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.oldCA, p.nextCA}, nil) },
 			undo: func(ctx context.Context) error {
-				return p.changeTrust(ctx, nil, certs.Bundle{p.nextCA}, p.rewrite, p.keptBundle)
+				return p.changeTrust(ctx, nil, certs.Bundle{p.nextCA}, p.rewrite, p.oldBundle)
 			},
 			undone: func(ctx context.Context) error { return p.caBundlesSeen(ctx, nil, certs.Bundle{p.nextCA}) },
 		},
@@ -50,12 +50,12 @@ func (p *procedure) servingCA() {
 			name: "switch", kind: Identity, hold: true,
 			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; seen when every endpoint of " +
 				"the Service serves it and each kube-apiserver gets answers",
-			needs:    p.trustingNext(func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, nil) }),
-			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.bothTrusted) },
-			observed: p.trustingNext(p.nextServed),
-			undo:     func(ctx context.Context) error { return p.switchLeaf(ctx, p.before(0), p.writeOld, p.bothTrusted) },
-			undone:   p.liveServed,
-			harms:    p.nextTakenOut,
+			needs:      p.trustingNext(func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, nil) }),
+			do:         func(ctx context.Context) error { return p.switchToNext(ctx, p.bothBundle) },
+			observed:   p.trustingNext(p.nextServed),
+			undo:       func(ctx context.Context) error { return p.switchLeaf(ctx, p.previousLeaf(0), p.writeOld, p.bothBundle) },
+			undone:     p.liveServed,
+			undoReason: p.newCARemoved,
 		},
 		{
 			name: "distrust", kind: Distrust,
@@ -67,7 +67,7 @@ func (p *procedure) servingCA() {
 				if err != nil && !p.oldTrusted(ctx) { // where somebody else keeps a caBundle
 					return err
 				}
-				return p.writeNew(p.bothTrusted)
+				return p.writeNew(p.bothBundle)
 			},
 		},
 		p.finishStep(),
@@ -87,7 +87,7 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	if err := p.nextServed(ctx); err != nil {
 		return err
 	}
-	return p.changeTrust(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA}, p.writeNew, p.onlyNewTrusted)
+	return p.changeTrust(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA}, p.writeNew, p.newBundle)
 }
 
 // trustingNext puts the new CA back whenever something is not seen, since somebody may have taken it out while servers
@@ -109,9 +109,9 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 	}
 }
 
-// nextTakenOut returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it:
+// newCARemoved returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it:
 // certgen may not put it back, and users get no answers while servers have a certificate of it.
-func (p *procedure) nextTakenOut(ctx context.Context) (taken error) {
+func (p *procedure) newCARemoved(ctx context.Context) (taken error) {
 	if p.pairs == nil { // they are damaged
 		return nil
 	}
@@ -162,7 +162,7 @@ func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle)
 				a.Name, len(add))
 		}
 		for _, k := range kubeAPIServers {
-			if err := p.opts.Observer.SeenBy(ctx, k, a); err != nil {
+			if err := p.opts.Observer.CheckObserved(ctx, k, a); err != nil {
 				return fmt.Errorf("APIService %s at %s: expected its resourceVersion %s: %w", a.Name, k, a.ResourceVersion, err)
 			}
 		}

@@ -42,7 +42,7 @@ type State struct {
 	// NewCA is the SHA-256 of that of Options, if one was given.
 	NewCA string `json:"newCA,omitempty"`
 	// Others says how the rotation looks at each Service of another aggregated API, NAMESPACE/NAME.
-	Others map[string]Look `json:"others,omitempty"`
+	Others map[string]Check `json:"others,omitempty"`
 	// Steps are those that were begun, in order. The last one is under way unless it was observed.
 	Steps []StepState `json:"steps"`
 	// Blocked is why the last run stopped in between; empty when it did not.
@@ -63,20 +63,20 @@ type StepState struct {
 	FinishedAt *time.Time `json:"finishedAt,omitempty"` // and the hold was over
 }
 
-// Look is what a rotation asks of an aggregated API that is not ours.
-type Look string
+// Check is how a rotation checks a third-party aggregated API.
+type Check string
 
 // The looks.
 const (
-	LookProbe  Look = "probe"    // what its endpoints make of the front proxy's certificate, and for answers
-	LookAnswer Look = "answer"   // for answers; its endpoints did not say that they believe the certificate in use
-	LookNone   Look = "left out" // nothing; it did not answer
+	CheckByProbe    Check = "probe"    // what its endpoints make of the front proxy's certificate, and for answers
+	CheckByResponse Check = "answer"   // for answers; its endpoints did not say that they believe the certificate in use
+	CheckNone       Check = "left out" // nothing; it did not answer
 )
 
-// look records how an API of others is looked at.
-func (s *State) look(service certs.Service, look Look) {
+// setCheck records how a third-party API is checked.
+func (s *State) setCheck(service certs.Service, look Check) {
 	if s.Others == nil {
-		s.Others = map[string]Look{}
+		s.Others = map[string]Check{}
 	}
 	s.Others[service.Namespace+"/"+service.Name] = look
 }

@@ -50,14 +50,14 @@ type step struct {
 	undo, undone func(context.Context) error
 	// harms returns why what the step did takes answers from users now, so that block undoes it. Steps of distrust
 	// always are.
-	harms func(context.Context) error
+	undoReason func(context.Context) error
 }
 
-func (s *step) harm(ctx context.Context) error {
-	if s.harms == nil {
+func (s *step) mustUndo(ctx context.Context) error {
+	if s.undoReason == nil {
 		return nil
 	}
-	return s.harms(ctx)
+	return s.undoReason(ctx)
 }
 
 // procedure is one rotation: its steps, and what they share.
@@ -78,7 +78,7 @@ type procedure struct {
 	// settled is since when the ConfigMap has been without the CA to remove. It is not recorded: a run that takes the
 	// rotation up looks again for as long.
 	settled time.Time
-	said    map[string]bool             // notes that were told
+	noted   map[string]bool             // notes that were told
 	failing map[certs.Service]time.Time // since when an API of others fails
 }
 
@@ -88,12 +88,12 @@ var tables = map[string]func(*procedure){
 
 // newProcedure is for one of Rotations.
 func newProcedure(opts Options) *procedure {
-	p := &procedure{opts: opts, set: StateSet(opts.Rotation), said: map[string]bool{}, failing: map[certs.Service]time.Time{}}
+	p := &procedure{opts: opts, set: StateSet(opts.Rotation), noted: map[string]bool{}, failing: map[certs.Service]time.Time{}}
 	tables[opts.Rotation](p)
 	for i := range p.steps {
 		s := &p.steps[i]
 		if opts.Observer == nil {
-			s.needs, s.observed, s.undone, s.harms = nil, nil, nil, nil
+			s.needs, s.observed, s.undone, s.undoReason = nil, nil, nil, nil
 		}
 		s.needs, s.observed, s.undone = p.loaded(s.needs), p.loaded(s.observed), p.loaded(s.undone)
 		if s.kind != Files { // which make them, or remove them
@@ -149,19 +149,19 @@ type BlockedError struct {
 	Rotation, Step string
 	Waited         time.Duration
 	Missing        error    // what was not seen
-	TookBack       StepKind // of the steps that were taken back, the first
-	NotTakenBack   error    // why one of them was not
+	RolledBack     StepKind // of the steps that were taken back, the first
+	RollbackError  error    // why one of them was not
 	Aborting       bool     // the step was being taken back
 }
 
 func (e *BlockedError) Error() string {
 	state, remedy := "what is in use stays trusted", "run the same command again, or take it back with --abort"
 	switch {
-	case e.NotTakenBack != nil:
-		state = e.NotTakenBack.Error()
-	case e.TookBack == Distrust:
+	case e.RollbackError != nil:
+		state = e.RollbackError.Error()
+	case e.RolledBack == Distrust:
 		state = "the old CA is trusted again; " + state
-	case e.TookBack == Identity:
+	case e.RolledBack == Identity:
 		state = "the old certificate is in use; " + state
 	}
 	if e.Aborting {
@@ -173,9 +173,9 @@ func (e *BlockedError) Error() string {
 
 func (e *BlockedError) Unwrap() error { return e.Missing }
 
-// isBroken tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver that
+// isPermanent tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver that
 // is busy, it may.
-func isBroken(err error) bool {
+func isPermanent(err error) bool {
 	_, broken := errors.AsType[*stopError](err)
 	return broken && !isTransient(err)
 }

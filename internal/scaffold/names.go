@@ -57,9 +57,9 @@ func validateGroup(name string) []error {
 	return problems
 }
 
-// taken are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to
+// reservedNames are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to
 // Go.
-var taken = []string{
+var reservedNames = []string{
 	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context", "embeddedetcd", "field", "fieldpath",
 	"fields", "fmt", "generic", "genericapirequest", "genericregistry", "init", "install", "internal", "labels", "main", "managedfields", "metav1", "openapi",
 	"registry", "rest", "runtime", "schema", "strategy", "strconv", "strings", "subresource", "table", "testing", "utilruntime", "vendor",
@@ -69,7 +69,7 @@ func validatePackage(what, name string) []error {
 	switch {
 	case !token.IsIdentifier(name):
 		return []error{fmt.Errorf("%s would be the Go package %q, which is no name for one; expected one that begins with a letter and is no keyword", what, name)}
-	case slices.Contains(taken, name) || versionName.MatchString(name):
+	case slices.Contains(reservedNames, name) || versionName.MatchString(name):
 		return []error{fmt.Errorf("%s would be the Go package %q, which is another's name; choose another", what, name)}
 	}
 	return nil
@@ -264,7 +264,7 @@ func (k Kind) StatusFields() []Field { return k.fieldsOf("status", 5) }
 func (k Kind) fieldsOf(parent string, number int) []Field {
 	var out []Field
 	for _, f := range slices.Concat(k.Selectable, k.Columns) {
-		if !strings.HasPrefix(f.Path, parent+".") || slices.Contains(own, f.Path) ||
+		if !strings.HasPrefix(f.Path, parent+".") || slices.Contains(standardFields, f.Path) ||
 			slices.ContainsFunc(out, func(o Field) bool { return o.Path == f.Path }) {
 			continue
 		}
@@ -275,8 +275,8 @@ func (k Kind) fieldsOf(parent string, number int) []Field {
 	return out
 }
 
-// own are the fields that each kind has.
-var own = []string{"spec.description", "spec.replicas", "status.observedGeneration", "status.conditions", "status.replicas", "status.selector"}
+// standardFields are the fields that each kind has.
+var standardFields = []string{"spec.description", "spec.replicas", "status.observedGeneration", "status.conditions", "status.replicas", "status.selector"}
 
 // validate returns all that is wrong with a kind that is to be added.
 func (k Kind) validate() []error {
@@ -307,7 +307,7 @@ func (k Kind) validate() []error {
 		if strings.HasPrefix(f.Path, "status.") && !k.Status {
 			problems = append(problems, fmt.Errorf("the field is %s, and --subresources has no status", f.Path))
 		}
-		if slices.Contains(own, f.Path) && (f.Path != "spec.description" || f.Type != "string") {
+		if slices.Contains(standardFields, f.Path) && (f.Path != "spec.description" || f.Type != "string") {
 			problems = append(problems, fmt.Errorf("the field %s is there in any case, expected others; change its column or its selection in storage.go", f.Path))
 		}
 		if before, ok := types[f.Path]; ok && before != f.Type {

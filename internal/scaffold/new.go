@@ -87,7 +87,7 @@ func (w work) create(o newOptions) error {
 	if err := os.Rename(stage, dir); err != nil {
 		return err
 	}
-	w.tell(o, dir)
+	w.printNextSteps(o, dir)
 	return nil
 }
 
@@ -238,8 +238,8 @@ func copyKit(from, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "kit", sumsFile), []byte(sums.String()), 0o644) //nolint:gosec // as Git writes it
 }
 
-// tell says what was made and what to do next.
-func (w work) tell(o newOptions, dir string) {
+// printNextSteps says what was made and what to do next.
+func (w work) printNextSteps(o newOptions, dir string) {
 	byHand, lines := 0, 0
 	if names, err := walk(dir); err == nil {
 		for _, name := range names {

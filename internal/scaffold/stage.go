@@ -111,7 +111,7 @@ func (w work) change(p *project, what string, edit func(*project) error) error {
 	if err := w.ctx.Err(); err != nil {
 		return errors.New("interrupted; nothing was changed")
 	}
-	return w.bringOver(p, stage, names, what)
+	return w.copyBack(p, stage, names, what)
 }
 
 // lock keeps two runs on one project apart.
@@ -223,8 +223,8 @@ func (p *project) server() string {
 	return filepath.Base(p.module)
 }
 
-// bringOver makes the project what the copy is. api.go, which lists what is served, comes last.
-func (w work) bringOver(p *project, stage string, before []string, what string) error {
+// copyBack makes the project what the copy is. api.go, which lists what is served, comes last.
+func (w work) copyBack(p *project, stage string, before []string, what string) error {
 	after, err := walk(stage)
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ func TestBringOver(t *testing.T) {
 	}
 	want := content(t, stage)
 	var out strings.Builder
-	if err := (work{t.Context(), &out}).bringOver(p, stage, before, "Done."); err != nil {
+	if err := (work{t.Context(), &out}).copyBack(p, stage, before, "Done."); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, content(t, p.dir)); diff != "" {

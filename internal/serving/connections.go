@@ -31,9 +31,9 @@ var (
 // keys of 4096 bits, and more. crypto/tls takes 256 KiB, and parses 1,300 certificates.
 const maxHandshake = 16 << 10
 
-// maxBeginning is how many bytes a client may send in all before the end of the handshake is known: in
+// maxHandshakeBytes is how many bytes a client may send in all before the end of the handshake is known: in
 // HTTP/1.1 that is with the head of the first request, in records of TLS.
-const maxBeginning = maxHandshake + maxHead + 16<<10
+const maxHandshakeBytes = maxHandshake + maxHead + 16<<10
 
 // limitConnections closes the connections that are beyond the limits, before TLS.
 func limitConnections(listener net.Listener) *limitedListener {
@@ -42,7 +42,7 @@ func limitConnections(listener net.Listener) *limitedListener {
 
 type limitedListener struct {
 	net.Listener
-	accepted, others *fairness.Places
+	accepted, others *fairness.Slots
 }
 
 // Accept implements net.Listener.
@@ -63,7 +63,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 // connection is one of a client.
 type connection struct {
 	net.Conn
-	others      *fairness.Places
+	others      *fairness.Slots
 	frontProxy  atomic.Bool
 	established atomic.Bool
 	limit       int // of the bytes to read until then
@@ -74,8 +74,8 @@ type connection struct {
 }
 
 // take takes a place as long as the connection is open.
-func (c *connection) take(places *fairness.Places) error {
-	release, err := places.Take(context.Background(), fairness.Host(c.RemoteAddr().String()))
+func (c *connection) take(places *fairness.Slots) error {
+	release, err := places.Take(context.Background(), fairness.ClientKey(c.RemoteAddr().String()))
 	if err != nil {
 		return err
 	}
@@ -112,12 +112,12 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// identified is called in the handshake, when it is known whether the client has the certificate of the
+// handshakeDone is called in the handshake, when it is known whether the client has the certificate of the
 // front proxy, whose connections have no limit, but not yet whether it has the key. The error says that
 // there are too many of others.
-func (c *connection) identified(frontProxy bool) error {
+func (c *connection) handshakeDone(frontProxy bool) error {
 	c.frontProxy.Store(frontProxy)
-	c.limit = maxBeginning
+	c.limit = maxHandshakeBytes
 	if frontProxy {
 		return nil
 	}

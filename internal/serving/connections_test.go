@@ -60,7 +60,7 @@ func TestS40CountedConnection(t *testing.T) {
 	dial()
 	third := (<-accepted).(*connection)
 	// The certificate of the front proxy is public: its key is proved at the end of the handshake.
-	if err := third.identified(true); err != nil {
+	if err := third.handshakeDone(true); err != nil {
 		t.Fatal(err)
 	}
 	go accept()
@@ -71,13 +71,13 @@ func TestS40CountedConnection(t *testing.T) {
 	third.establish()
 	dial()
 	fourth := (<-accepted).(*connection)
-	if err := fourth.identified(false); err != nil {
+	if err := fourth.handshakeDone(false); err != nil {
 		t.Fatal(err)
 	}
 	fourth.establish()
 	go accept()
 	dial()
-	if err := (<-accepted).(*connection).identified(false); err == nil {
+	if err := (<-accepted).(*connection).handshakeDone(false); err == nil {
 		t.Error("a second connection of a client that is not the front proxy was let in")
 	}
 }
@@ -89,8 +89,8 @@ func TestConnectionBeginning(t *testing.T) {
 		want    int
 	}{
 		"in the handshake": {func(*connection) {}, maxHandshake},
-		"identified":       {func(c *connection) { _ = c.identified(true) }, maxBeginning},
-		"established":      {func(c *connection) { _ = c.identified(true); c.establish() }, 4 * maxBeginning},
+		"identified":       {func(c *connection) { _ = c.handshakeDone(true) }, maxHandshakeBytes},
+		"established":      {func(c *connection) { _ = c.handshakeDone(true); c.establish() }, 4 * maxHandshakeBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()
@@ -98,7 +98,7 @@ func TestConnectionBeginning(t *testing.T) {
 			c := &connection{Conn: server, limit: maxHandshake}
 			tc.prepare(c)
 			go func() {
-				_, _ = client.Write(make([]byte, 4*maxBeginning))
+				_, _ = client.Write(make([]byte, 4*maxHandshakeBytes))
 				_ = client.Close()
 			}()
 			got, piece := 0, make([]byte, 1<<10)

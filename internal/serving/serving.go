@@ -190,7 +190,7 @@ func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error), i
 			if !ok {
 				return fmt.Errorf("connection of the type %T, expected one of ours", hello.Conn)
 			}
-			return conn.identified(len(state.PeerCertificates) > 0 && isFrontProxy(state.PeerCertificates))
+			return conn.handshakeDone(len(state.PeerCertificates) > 0 && isFrontProxy(state.PeerCertificates))
 		}
 		return config, nil
 	}

@@ -25,7 +25,7 @@ type Defragmented struct {
 // the other, the leader last. A member answers nothing meanwhile, so the cluster must be able to do without it: unless
 // all are healthy nothing is begun, and after each all must be again. With an error it returns what was done.
 func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented, error) {
-	status, err := t.ready(ctx)
+	status, err := t.healthy(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w; nothing was defragmented", err)
 	}
@@ -43,7 +43,7 @@ func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented,
 	var done []Defragmented
 	for i, m := range members {
 		if i > 0 {
-			if _, err := t.ready(ctx); err != nil {
+			if _, err := t.healthy(ctx); err != nil {
 				return done, fmt.Errorf("after %d of %d members: %w", i, len(members), err)
 			}
 		}
@@ -56,9 +56,9 @@ func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented,
 	return done, nil
 }
 
-// ready returns the status of a cluster whose members all can be reached and are healthy. A full database is no
+// healthy returns the status of a cluster whose members all can be reached and are healthy. A full database is no
 // obstacle: to defragment is the way out.
-func (t Target) ready(ctx context.Context) (*Status, error) {
+func (t Target) healthy(ctx context.Context) (*Status, error) {
 	status, err := t.Status(ctx)
 	if err != nil {
 		return nil, err

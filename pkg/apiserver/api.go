@@ -30,59 +30,56 @@ import (
 	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
-// API is what a server serves. Everything else is the same for every server. Feature gates, metrics and the monitor
-// of storage sizes are those of the k8s.io libraries, one for all servers of a process.
+// API describes the groups and kinds that a server serves. The k8s.io libraries keep feature gates, metrics and the
+// monitor of storage sizes per process: servers in one process share them.
 type API struct {
-	// Name is that of the component: in logs, in metrics, in hints, and in the default of --data-dir. It is a
-	// DNS label.
+	// Name is the component's name in logs, metrics, hints and the default of --data-dir. It is a DNS label.
 	Name string
 	// Groups are the API groups, at least one.
 	Groups []Group
-	// OpenAPI returns the generated definitions of the kinds of all groups and versions. Those of the kinds that
-	// every server has are added.
+	// OpenAPI returns the generated definitions of the kinds of all groups and versions. The server adds those of the
+	// types that every server has.
 	OpenAPI openapicommon.GetOpenAPIDefinitions
-	// EmbeddedEtcd is the etcd that runs in the process of the server when --etcd-servers is not set:
-	// embeddedetcd.Server. Default: none, and --etcd-servers is required.
+	// EmbeddedEtcd runs in the server's process if --etcd-servers is not set: embeddedetcd.Server. Default: none, and
+	// --etcd-servers is required.
 	EmbeddedEtcd EmbeddedEtcd
 }
 
-// Group is an API group: kinds that have their versions in common.
+// Group is an API group.
 type Group struct {
-	// Name is a DNS subdomain with a dot. Those of Kubernetes are reserved.
+	// Name is a DNS subdomain with a dot, not in k8s.io or kubernetes.io, which are reserved.
 	Name string
-	// AddToScheme registers the kinds of the group, internal and of each version, with defaults,
-	// conversions and validations, and the order of the versions (runtime.Scheme.SetVersionPriority), the
-	// preferred one first.
+	// AddToScheme registers the internal and versioned kinds of the group with their defaults, conversions and
+	// validation, and the order of the versions (runtime.Scheme.SetVersionPriority), the preferred one first.
 	AddToScheme func(*runtime.Scheme) error
-	// Validation registers the generated validation of the kinds, which is no part of what clients import. Default: none, where
+	// Validation registers the generated validation of the kinds, which clients do not import. Default: none, if
 	// AddToScheme registers it.
 	Validation func(*runtime.Scheme) error
-	// StorageVersion is the version that objects have in etcd, v1 for example. A kind that it does not know is
-	// stored in the preferred version of those that do.
+	// StorageVersion is the version in which objects are stored in etcd, for example v1. A kind without this version
+	// is stored in the preferred one of its versions.
 	StorageVersion string
-	// Kinds are served in each version that knows them.
+	// Kinds are served in each version that registers them.
 	Kinds []registry.NewStorage
-	// IdentityReview is the version in which callers can ask what the server sees of them, v1 for example.
-	// Default: none.
+	// IdentityReview is the version that serves the kind IdentityReview, for example v1. Default: none.
 	IdentityReview string
 }
 
-// EmbeddedEtcd is an etcd in the process of a server. Servers that do not import package embeddedetcd do not
-// link one.
+// EmbeddedEtcd is an etcd in the server's process. Only servers that import package embeddedetcd link one.
 type EmbeddedEtcd interface {
-	// ValidateDataDir returns what is wrong with a data directory, by its name.
+	// ValidateDataDir returns all errors in the name of a data directory.
 	ValidateDataDir(dataDir string) []error
-	// Start starts an etcd on the directory and waits until it answers clients at the endpoint. An error that
-	// stops it while it runs is sent to failed. After the server that uses it has stopped, closeEtcd stops
-	// it and releases its directory.
+	// Start starts an etcd on the directory and waits until it serves clients at the endpoint. An error that stops it
+	// while it runs is sent to failed. closeEtcd stops it and releases its directory; call it after the server that
+	// uses the etcd has stopped.
 	Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error)
 }
 
-// GroupVersions returns the served versions, group by group, the preferred one of each first.
+// GroupVersions returns the served versions, group by group, the preferred version of each group first. It returns nil
+// if the API is invalid.
 func (a API) GroupVersions() []schema.GroupVersion {
 	scheme, err := a.newScheme()
 	if err != nil {
-		return nil // which Validate reports
+		return nil // Validate reports the error
 	}
 	var all []schema.GroupVersion
 	for _, g := range a.Groups {
@@ -91,7 +88,7 @@ func (a API) GroupVersions() []schema.GroupVersion {
 	return all
 }
 
-// storageVersions returns the version of each group that objects have in etcd.
+// storageVersions returns the storage version of each group.
 func (a API) storageVersions() []schema.GroupVersion {
 	var all []schema.GroupVersion
 	for _, g := range a.Groups {
@@ -108,7 +105,7 @@ func (g Group) servesIdentityReview(scheme *runtime.Scheme) bool {
 	return scheme.Recognizes(g.version(g.IdentityReview).WithKind("IdentityReview"))
 }
 
-// storageScheme returns a scheme in which the first version of a group is the one that objects have in etcd.
+// storageScheme returns a scheme in which the storage version of each group is its preferred version.
 func (a API) storageScheme() (*runtime.Scheme, error) {
 	scheme, err := a.newScheme()
 	if err != nil {
@@ -124,7 +121,7 @@ func (a API) storageScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// apiGroupInfo makes the storage of every kind of the group.
+// apiGroupInfo creates the storage of all kinds of the group.
 func (g Group) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
 	authz authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
 	kinds := slices.Clone(g.Kinds)
@@ -134,18 +131,18 @@ func (g Group) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	return registry.NewAPIGroupInfo(g.Name, kinds, scheme, codecs, optsGetter, authz)
 }
 
-// openAPI returns the definitions of the kinds of the API, and of those that every server has.
+// openAPI returns the definitions of the kinds of the API, and of the types that every server has.
 func (a API) openAPI(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 	definitions := openapi.GetOpenAPIDefinitions(ref)
 	maps.Copy(definitions, a.OpenAPI(ref))
 	return definitions
 }
 
-// newScheme returns a new scheme with all kinds of the API, and those that every API server has.
+// newScheme returns a new scheme with the kinds of the API and those that every server has.
 func (a API) newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	// The group "" v1 carries the options of requests (GetOptions, ListOptions, ...) and the kinds that
-	// every API server answers with, Status and discovery among them.
+	// The core group's v1 has the options of requests (GetOptions, ListOptions, ...) and the kinds of responses that
+	// every API server sends, such as Status and discovery documents.
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, unversioned)
 	scheme.AddUnversionedTypes(unversioned,
@@ -175,15 +172,14 @@ func (g Group) addToScheme(scheme *runtime.Scheme) error {
 	if g.servesIdentityReview(scheme) {
 		return fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s", g.IdentityReview, gv)
 	}
-	// To register it in another version would make that version.
+	// Registering it in another version would create that version.
 	if slices.Contains(scheme.PrioritizedVersionsForGroup(g.Name), gv) {
 		identity.AddToScheme(scheme, gv)
 	}
 	return nil
 }
 
-// Validate returns all that is wrong with the API, as one error. It makes the storage of each kind once,
-// without etcd.
+// Validate returns all validation errors, as one error. It creates the storage of each kind once, without etcd.
 func (a API) Validate() error {
 	var problems []error
 	for _, wrong := range validation.IsDNS1123Label(a.Name) {
@@ -241,7 +237,7 @@ func reserved(group string) bool {
 	return false
 }
 
-// versionName has the versions whose order kube-apiserver knows.
+// versionName matches the versions that kube-apiserver sorts by stability.
 var versionName = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 
 func (g Group) validateVersions(scheme *runtime.Scheme) []error {

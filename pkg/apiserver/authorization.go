@@ -19,22 +19,23 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// delegated is the name that k8s.io/apiserver gives the authorizer that asks kube-apiserver.
+// delegated is k8s.io/apiserver's name of the authorizer that sends SubjectAccessReviews.
 const delegated = "kubernetes.io/webhook"
 
 const (
-	// userReviews is how many SubjectAccessReviews of one user kube-apiserver is asked at a time. The
-	// library sends 200 a second, in the order of the requests: 10 of them delay others by 50 ms.
+	// userReviews is the number of concurrent SubjectAccessReviews per user. The client sends 200 a second, in the order
+	// of the requests: 10 of them delay those of other users by 50 ms.
 	userReviews = 10
-	// userReviewsWaiting is how many more of them may wait. It is the number of requests that the
-	// server executes at a time by default, so it does not refuse what priority and fairness admits.
+	// userReviewsWaiting is the number of queued SubjectAccessReviews per user. It is the default number of concurrent
+	// requests of a server, so that it rejects nothing that priority and fairness admits.
 	userReviewsWaiting = 600
-	// maxSelectors is the number of bytes that the selectors of a request may have in a SubjectAccessReview. The library writes "a," as 32
-	// bytes there, and keeps a review for each decision in its cache.
+	// maxSelectors is the maximum size of the selectors in a SubjectAccessReview, in bytes. The library encodes "a," as
+	// 32 bytes, and caches a review for each decision.
 	maxSelectors = 1 << 10
 )
 
-// newReviewer returns the library's authorizer, with a client of ours: cancelled requests exhaust the rate limit of the library's.
+// newReviewer returns the library's authorizer with our client: cancelled requests exhaust the rate limit of the
+// library's client.
 func (o *Options) newReviewer() (authorizer.Authorizer, error) {
 	options := o.Recommended.Authorization
 	client, err := newClient(options.RemoteKubeConfigFile, options.ClientTimeout)
@@ -47,7 +48,8 @@ func (o *Options) newReviewer() (authorizer.Authorizer, error) {
 	}.New()
 }
 
-// newAuthorizer asks next, the library's authorizer, but about what is always allowed.
+// newAuthorizer allows the groups and paths that are always allowed, and delegates other requests to next, the library's
+// authorizer. unanswered is called if next fails.
 func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(o.Recommended.Authorization.AlwaysAllowPaths)
 	if err != nil {
@@ -62,14 +64,14 @@ func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (
 	)
 }
 
-// delegatedAuthorizer asks kube-apiserver. Who asks for many things at once waits for its own
-// questions and does not make other users wait: impersonation is authorized before priority and
-// fairness, and a user who asks for a new name each time is never answered from the cache.
+// delegatedAuthorizer sends SubjectAccessReviews, with a limit per user. Without the limit, one user could delay the
+// reviews of all users: impersonation is authorized before priority and fairness, and requests for different names are
+// not in the cache.
 type delegatedAuthorizer struct {
 	next authorizer.UnconditionalAuthorizer
-	// unanswered is called when kube-apiserver did not answer.
+	// unanswered is called when kube-apiserver did not respond.
 	unanswered func()
-	places     *fairness.Places
+	places     *fairness.Slots
 }
 
 func newDelegatedAuthorizer(next authorizer.UnconditionalAuthorizer, unanswered func()) *delegatedAuthorizer {
@@ -88,7 +90,7 @@ func (*delegatedAuthorizer) EvaluateConditions(
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// errUnauthorizable is what a caller reads. The cause is in the log: it has kube-apiserver's address.
+// errUnauthorizable is the error for the caller. The cause is only logged, because it contains kube-apiserver's address.
 var errUnauthorizable = errors.New("authorization check failed: kube-apiserver did not answer; try again, the log of this server has the cause")
 
 // Authorize implements authorizer.Authorizer.
@@ -103,10 +105,10 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 	defer release()
 	a = withShortSelectors(a)
 	decision, reason, err := d.next.Authorize(ctx, a)
-	// next is a union too, and newAuthorizer's union adds the name again.
+	// next is also a union, and newAuthorizer's union adds the name again.
 	reason = strings.TrimPrefix(reason, delegated+": ")
 	if err != nil {
-		// A request that was cancelled says nothing about kube-apiserver.
+		// A cancelled request does not tell whether kube-apiserver responds.
 		if ctx.Err() == nil {
 			d.unanswered()
 		}
@@ -119,8 +121,8 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 	return decision, reason, nil
 }
 
-// withShortSelectors returns the attributes without their selectors if these are long. A selector narrows what is asked for, so the request
-// then needs the right to all objects.
+// withShortSelectors returns the attributes, without their selectors if these exceed maxSelectors. A selector narrows a
+// request, so the user then needs the permission for all objects.
 func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
 	const perRequirement = len(`{"key":"","operator":"DoesNotExist","values":[]},`)
 	size := 0
@@ -138,7 +140,7 @@ func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
 	if size <= maxSelectors {
 		return a
 	}
-	// A watch keeps them for its life.
+	// A copy, because a watch keeps its attributes.
 	return authorizer.AttributesRecord{
 		User: a.GetUser(), Verb: a.GetVerb(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
 		Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(), ResourceRequest: a.IsResourceRequest(), Path: a.GetPath(),

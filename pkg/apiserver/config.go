@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/internal/serving"
 )
 
-// serverConfig is what a server is made of.
+// serverConfig is the configuration of a server and its parts.
 type serverConfig struct {
 	options        *Options
 	generic        *genericapiserver.RecommendedConfig
@@ -40,7 +40,7 @@ type serverConfig struct {
 	alarms         *alarms
 }
 
-// config turns the options into the configuration of a server for the cluster and the etcd, both of which must respond.
+// config returns the configuration of a server for the cluster and the etcd. Both must respond.
 func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 	c := &serverConfig{
 		options: o, generic: genericapiserver.NewRecommendedConfig(o.codecs), panics: filters.PanicCounter(o.api.Name),
@@ -65,18 +65,18 @@ func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 	return c, nil
 }
 
-// filter puts something before a handler.
+// filter wraps an http.Handler.
 type filter func(http.Handler) http.Handler
 
-// buildHandlerChain puts our filters around those of the library, which authenticate a request, audit it,
-// impersonate, queue it by priority and fairness, and authorize it.
+// buildHandlerChain adds our filters before and after the library's, which authenticate, audit, impersonate, queue (by
+// priority and fairness) and authorize a request.
 func (c *serverConfig) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = chain(handler, c.authorizedFilters(config))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	return chain(handler, c.unauthenticatedFilters(config))
 }
 
-// chain puts the filters before the handler, in the order in which a request meets them.
+// chain wraps the handler in the filters. The first filter is the outermost.
 func chain(handler http.Handler, filters []filter) http.Handler {
 	for _, filter := range slices.Backward(filters) {
 		handler = filter(handler)
@@ -84,67 +84,67 @@ func chain(handler http.Handler, filters []filter) http.Handler {
 	return handler
 }
 
-// unauthenticatedFilters handle each request first, before authentication.
+// unauthenticatedFilters returns the filters that run before authentication, in order.
 func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) []filter {
 	return []filter{
-		// How the caller was authenticated, for IdentityReview.
-		authentication.WithEvidence,
-		// How long a body may take to arrive, and an answer to be taken.
+		// Record how the caller is authenticated, for IdentityReview.
+		authentication.WithCredential,
+		// Limit the time to receive a body and to send a response.
 		func(h http.Handler) http.Handler {
 			return filters.WithDeadlines(h, config.RequestTimeout, serving.FromFrontProxy)
 		},
-		// How many requests there are at a time.
+		// Limit concurrent requests.
 		func(h http.Handler) http.Handler {
 			return filters.WithRequestLimit(h, serving.FromFrontProxy, config.Serializer)
 		},
-		// Connections end while the server stops.
+		// Close connections while the server shuts down.
 		c.draining.WithConnectionClose,
-		// A connection of HTTP/2 without credentials has one request.
+		// Allow one request per HTTP/2 connection without credentials.
 		filters.WithAnonymousClose,
-		// A panic is answered and counted.
+		// Turn a panic into a response, and count it.
 		func(h http.Handler) http.Handler { return filters.WithPanicRecovery(h, c.panics) },
-		// What the authorizer is too busy for is 429, with a Status.
+		// Respond with 429 and a Status if the authorizer is too busy.
 		func(h http.Handler) http.Handler { return filters.WithStatusErrors(h, config.Serializer) },
-		// How the request was let in, for what outlives it: watches and upgraded connections.
+		// Record how the request was authenticated and authorized, for watches and upgraded connections.
 		c.longRunning.WithGrant,
 	}
 }
 
-// authorizedFilters see a request that may do what it asks for.
+// authorizedFilters returns the filters that run after authorization, in order.
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
 	memory := filters.NewMemory(config, c.sizes)
 	return []filter{
-		// A watch ends when its caller lost the right, and has a place.
+		// Limit watches, and end a watch whose user is no longer authorized.
 		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, config.Serializer) },
-		// No web page upgrades a connection.
+		// Reject upgrades that a web page requests.
 		func(h http.Handler) http.Handler {
 			return filters.WithOriginCheck(h, config.CorsAllowedOriginList, config.Serializer)
 		},
-		// An upgraded connection leaves its seat, and ends like a watch.
+		// Release the seat of an upgraded connection, and end it like a watch.
 		func(h http.Handler) http.Handler { return c.longRunning.WithUpgradeLimit(h, config.Serializer) },
-		// Nothing is written while admission lacks a permission.
+		// Reject writes while admission lacks a permission.
 		func(h http.Handler) http.Handler {
 			return filters.WithWriteCheck(h, c.permissions.problem, config.Serializer)
 		},
-		// A namespace in a path is a name.
+		// Reject namespaces that are not names.
 		func(h http.Handler) http.Handler { return filters.WithNamespaceCheck(h, config.Serializer) },
-		// JSON is UTF-8.
+		// Reject JSON that is not UTF-8.
 		filters.WithUTF8Check,
-		// What needs much memory waits for it. YAML is encoded after the handler has given its memory back.
+		// Queue requests that need much memory. YAML is encoded after the handler has released its share.
 		func(h http.Handler) http.Handler { return memory.WithYAMLResponseLimit(h, c.patches.Streams) },
 		func(h http.Handler) http.Handler { return memory.WithLimit(h, c.patches.Streams) },
-		// YAML is short, and without aliases.
+		// Reject YAML that is long or has aliases.
 		func(h http.Handler) http.Handler { return filters.WithYAMLLimit(h, config.Serializer) },
-		// The content of a patch fits the type of the object.
+		// Reject patches that do not fit the type of the object.
 		func(h http.Handler) http.Handler {
 			return c.patches.WithCheck(h, config.MaxRequestBodyBytes, config.Serializer)
 		},
-		// The OpenAPI document is served without redirects.
+		// Serve the OpenAPI document without redirects.
 		filters.WithoutOpenAPIHash,
 	}
 }
 
-// applyDescription sets what the server says of itself: versions and OpenAPI.
+// applyDescription sets versions and OpenAPI.
 func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
@@ -157,7 +157,7 @@ func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.OpenAPIV3Config.GetDefinitionName = servedKinds(namer.GetDefinitionName)
 }
 
-// switchOff disables the parts of the server that read an API which the cluster does not serve.
+// switchOff disables the parts of the server that need an API which the cluster does not serve.
 func (o *Options) switchOff(parts sets.Set[string]) {
 	for _, part := range sets.List(parts) {
 		if part == flowControl {
@@ -168,7 +168,8 @@ func (o *Options) switchOff(parts sets.Set[string]) {
 	}
 }
 
-// applyTraces sets where spans go. The library does it after the storage, whose requests would then be in no trace.
+// applyTraces sets the trace exporter before the storage is created: the library sets it later, and requests to etcd
+// would not be traced.
 func (o *Options) applyTraces(c *serverConfig) error {
 	if err := o.Recommended.EgressSelector.ApplyTo(&c.generic.Config); err != nil {
 		return fmt.Errorf("apply egress selector: %w", err)
@@ -179,12 +180,12 @@ func (o *Options) applyTraces(c *serverConfig) error {
 	return nil
 }
 
-// applyStorage sets how objects are stored in the etcd.
+// applyStorage sets the storage of objects in etcd.
 func (o *Options) applyStorage(c *serverConfig) error {
 	etcdOptions := *o.Etcd
 	etcdOptions.StorageConfig.Transport = c.etcd.transport
-	// The library sets these two only for storage that is made in its own way, or in kube-apiserver. Without the tracker, priority
-	// and fairness takes every list for a small one.
+	// The library sets these two only in RecommendedOptions and in kube-apiserver. Without the tracker, priority and
+	// fairness estimates every list as small.
 	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
 	etcdOptions.StorageConfig.Transport.TracerProvider = c.generic.TracerProvider
 	factory, err := o.newStorageFactory(&etcdOptions)
@@ -201,9 +202,9 @@ func (o *Options) applyStorage(c *serverConfig) error {
 	return nil
 }
 
-// applyRecommended applies the library's options and then puts our authenticator in the place of theirs.
+// applyRecommended applies the library's options, and replaces its authenticator, authorizer and flow control by ours.
 func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface) error {
-	// The client CA is read by a controller of ours, because the options keep theirs to themselves.
+	// The library's options do not expose their controller of the client CA, so we create one.
 	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, frontproxy.ConfigMapName, frontproxy.ClientCAKey, client)
 	if err != nil {
 		return fmt.Errorf("watch the client CA: %w", err)
@@ -212,14 +213,14 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	recommended := *o.Recommended
 	// applyTraces applied these.
 	recommended.EgressSelector, recommended.Traces = nil, nil
-	// newAuthorizer adds who is always allowed.
+	// newAuthorizer adds the groups and paths that are always allowed.
 	delegated := *recommended.Authorization
 	delegated.AlwaysAllowGroups, delegated.AlwaysAllowPaths = nil, nil
 	recommended.Authorization = &delegated
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
-	if c.generic.FlowControl != nil { // else priority and fairness is off
+	if c.generic.FlowControl != nil { // nil if priority and fairness is off
 		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl)
 	}
 	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
@@ -227,7 +228,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	if err != nil {
 		return err
 	}
-	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(reviewer, c.permissions.doubted); err != nil {
+	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(reviewer, c.permissions.requestReview); err != nil {
 		return err
 	}
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
@@ -239,7 +240,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		Status:        c.trust.Status,
 	}
 	if o.Trust.BearerTokens {
-		// A client of its own: its limit is used up by a flood of tokens.
+		// TokenReviews have their own client, because many invalid tokens can exhaust its rate limit.
 		tokens, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile, 0)
 		if err != nil {
 			return err

@@ -20,42 +20,42 @@ import (
 )
 
 const (
-	// permissionsPeriod is how often granted permissions are looked at again: a rule that is taken away leaves informers
-	// stale without any other sign. Missing ones are looked at every second, so that a grant takes effect at once.
+	// permissionsPeriod is the interval of reviews while all permissions are granted: a revoked rule leaves informers
+	// stale without any other sign. Missing permissions are reviewed every second, so that a grant takes effect at once.
 	permissionsPeriod = time.Minute
-	// silenceLimit is how long kube-apiserver may give no answer before the server is not ready: time for another replica of it
-	// to take over, or for a restart.
-	silenceLimit = 10 * time.Second
+	// maxOutage is how long kube-apiserver may not respond before the server is not ready. Another replica can take
+	// over meanwhile, or kube-apiserver can restart.
+	maxOutage = 10 * time.Second
 )
 
-// permissions watches over the rights that the server needs in the cluster. While one is missing the server is not ready and
-// refuses writes, naming the rule: the library would answer "not yet ready to handle request" and nothing else. While
-// kube-apiserver gives no answer at all, nobody can be authorized, and the server is not ready either.
+// permissions reviews the permissions that the server needs in the cluster. While one is missing, the server is not
+// ready and rejects writes with the missing rule; the library alone responds "not yet ready to handle request". While
+// kube-apiserver does not respond, no request can be authorized, and the server is not ready.
 type permissions struct {
 	needed []need
-	// missing is what the last look found; a nil pointer means that nobody looked yet.
+	// missing is the result of the last review; nil before the first.
 	missing atomic.Pointer[[]string]
-	// silence is nil while kube-apiserver answers.
-	silence atomic.Pointer[silence]
-	// doubt has a value when somebody else got no answer, and it is time to look.
-	doubt chan struct{}
+	// silence is nil while kube-apiserver responds.
+	outage atomic.Pointer[outage]
+	// doubt starts a review.
+	requests chan struct{}
 }
 
-// need is an API and the client that uses it: reviews may have a kubeconfig of their own.
+// need is an API and the client that uses it. Authentication and authorization can have their own kubeconfigs.
 type need struct {
 	requiredAPI
 	client kubernetes.Interface
 }
 
-// silence is since when there was no answer, and why.
-type silence struct {
+// outage is the time since which kube-apiserver has not responded, and the last error.
+type outage struct {
 	since time.Time
 	err   error
 }
 
-// newPermissions covers the required APIs, except those of parts that are off, and the reviews.
+// newPermissions returns the permissions for reviews and for the required APIs, except those of parts that are off.
 func newPermissions(client kubernetes.Interface, off sets.Set[string], reviews ...need) *permissions {
-	p := &permissions{needed: reviews, doubt: make(chan struct{}, 1)}
+	p := &permissions{needed: reviews, requests: make(chan struct{}, 1)}
 	for _, api := range requiredAPIs {
 		if !off.Has(api.part) {
 			p.needed = append(p.needed, need{api, client})
@@ -64,36 +64,36 @@ func newPermissions(client kubernetes.Interface, off sets.Set[string], reviews .
 	return p
 }
 
-// run looks until the context ends.
+// run reviews the permissions until the context ends.
 func (p *permissions) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		p.look(ctx)
+		p.review(ctx)
 		period := permissionsPeriod
-		if p.problem() != nil || p.silence.Load() != nil {
+		if p.problem() != nil || p.outage.Load() != nil {
 			period = time.Second
 		}
 		select {
 		case <-ctx.Done():
-		case <-p.doubt:
+		case <-p.requests:
 		case <-time.After(wait.Jitter(period, 0.1)):
 		}
 	}
 }
 
-// look asks for every right once. While no answer comes, the last one counts. Each question has a
-// time of its own: a kube-apiserver that is slow to answer all of them is not silent.
-func (p *permissions) look(ctx context.Context) {
+// review reviews each permission once. If kube-apiserver does not respond, the last result stays. Each request has its
+// own timeout: a kube-apiserver that is slow to respond to all of them is not down.
+func (p *permissions) review(ctx context.Context) {
 	missing := []string{}
 	for _, api := range p.needed {
 		for _, verb := range api.verbs {
 			allowed, err := api.allowed(ctx, verb)
 			if err != nil {
 				if ctx.Err() == nil {
-					p.unanswered(err)
+					p.recordOutage(err)
 				}
 				return
 			}
-			p.silence.Store(nil)
+			p.outage.Store(nil)
 			if !allowed {
 				missing = append(missing, fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part))
 			}
@@ -108,7 +108,7 @@ func (p *permissions) look(ctx context.Context) {
 	}
 }
 
-// allowed asks kube-apiserver whether this server has a right.
+// allowed returns whether this server has the permission, by a SelfSubjectAccessReview.
 func (n need) allowed(ctx context.Context, verb string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -125,17 +125,17 @@ func (n need) allowed(ctx context.Context, verb string) (bool, error) {
 	return review.Status.Allowed, nil
 }
 
-// unanswered notes that kube-apiserver did not answer, and since when it does not.
-func (p *permissions) unanswered(err error) {
-	now := &silence{time.Now(), err}
-	if before := p.silence.Load(); before != nil {
+// recordOutage records that kube-apiserver did not respond.
+func (p *permissions) recordOutage(err error) {
+	now := &outage{time.Now(), err}
+	if before := p.outage.Load(); before != nil {
 		now.since = before.since
 	}
-	p.silence.Store(now)
+	p.outage.Store(now)
 	klog.ErrorS(err, "Asking for our own permissions")
 }
 
-// problem returns what is missing, nil if nothing is.
+// problem returns an error that lists the missing permissions, or nil.
 func (p *permissions) problem() error {
 	missing := p.missing.Load()
 	if missing == nil {
@@ -147,22 +147,21 @@ func (p *permissions) problem() error {
 	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml", strings.Join(*missing, ", "))
 }
 
-// Name and Check make permissions a health check.
+// Name implements healthz.HealthChecker.
 func (p *permissions) Name() string { return "permissions" }
 
 // Check implements healthz.HealthChecker.
 func (p *permissions) Check(*http.Request) error {
-	if s := p.silence.Load(); s != nil && time.Since(s.since) > silenceLimit {
+	if s := p.outage.Load(); s != nil && time.Since(s.since) > maxOutage {
 		return fmt.Errorf("kube-apiserver has given no answer since %s, so nobody can be authorized: %w", s.since.UTC().Format(time.RFC3339), s.err)
 	}
 	return p.problem()
 }
 
-// doubted is for others who got no answer from kube-apiserver: it is time to look whether it gives
-// one at all.
-func (p *permissions) doubted() {
+// requestReview starts a review soon, after a request to kube-apiserver failed. It does not block.
+func (p *permissions) requestReview() {
 	select {
-	case p.doubt <- struct{}{}:
+	case p.requests <- struct{}{}:
 	default:
 	}
 }

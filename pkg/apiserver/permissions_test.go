@@ -117,24 +117,24 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	check("before the first look", "the permissions of this server were not checked yet")
-	p.look(t.Context())
+	p.review(t.Context())
 	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
 		"grant it the rules of manifests/base/rbac.yaml"
 	check("with two rules missing", missing)
 	c.fails = errors.New("no route")
-	p.look(t.Context())
+	p.review(t.Context())
 	check("while kube-apiserver does not answer", missing)
 	c.fails, c.denied = nil, nil
-	p.look(t.Context())
+	p.review(t.Context())
 	check("when all is granted", "")
 	c.fails = errors.New("no route")
-	p.look(t.Context())
+	p.review(t.Context())
 	check("when all was granted and kube-apiserver does not answer", "")
 	c.fails = nil
 	for _, api := range requiredAPIs {
 		for _, verb := range api.verbs {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
-			p.look(t.Context())
+			p.review(t.Context())
 			right := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
 			check("without "+right, "this server may not: "+right+"; grant it the rules of manifests/base/rbac.yaml")
 		}
@@ -180,8 +180,8 @@ func TestGuardWrites(t *testing.T) {
 	granted := newPermissions((&fakeCluster{}).client(), nil)
 	missing := newPermissions(denied.client(), nil)
 	unchecked := newPermissions(denied.client(), nil)
-	granted.look(t.Context())
-	missing.look(t.Context())
+	granted.review(t.Context())
+	missing.review(t.Context())
 	resource := func(verb string) *genericapirequest.RequestInfo {
 		return &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets"}
 	}

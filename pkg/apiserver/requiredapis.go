@@ -21,20 +21,20 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// flowControl names priority and fairness in the table below; it is a feature, not an admission plugin.
+// flowControl is the part priority and fairness in requiredAPIs. It is a feature, not an admission plugin.
 const flowControl = "APIPriorityAndFairness"
 
-// requiredAPI is an API of the cluster that a part of the server reads through an informer, or writes. A subresource stands
-// behind a slash, as in discovery and in RBAC. The versions are those that the libraries at v0.37 ask for.
+// requiredAPI is an API of the cluster that a part of the server reads through an informer, or writes. A subresource is
+// written after a slash, as in discovery and RBAC. The versions are those that the libraries at v0.37 use.
 type requiredAPI struct {
 	part     string
 	resource schema.GroupVersionResource
 	verbs    []string
-	// namespace and name are those of the only object that is read; empty means all.
+	// namespace and name restrict the permission to one object; empty means all.
 	namespace, name string
 }
 
-// requiredAPIs is the one list of them; manifests/base/rbac.yaml grants exactly these.
+// requiredAPIs lists all required APIs. manifests/base/rbac.yaml grants exactly these permissions.
 var requiredAPIs = []requiredAPI{
 	{part: lifecycle.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, verbs: []string{"get", "list", "watch"}},
 	{part: mutatingpolicy.PluginName, resource: admissionregistration("mutatingadmissionpolicies"), verbs: []string{"list", "watch"}},
@@ -43,16 +43,16 @@ var requiredAPIs = []requiredAPI{
 	{part: validatingpolicy.PluginName, resource: admissionregistration("validatingadmissionpolicies"), verbs: []string{"list", "watch"}},
 	{part: validatingpolicy.PluginName, resource: admissionregistration("validatingadmissionpolicybindings"), verbs: []string{"list", "watch"}},
 	{part: validatingwebhook.PluginName, resource: admissionregistration("validatingwebhookconfigurations"), verbs: []string{"list", "watch"}},
-	// It is kube-controller-manager that counts; admission adds what it lets in to the status, or refuses.
+	// kube-controller-manager counts objects; admission adds what it admits to the status.
 	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, verbs: []string{"list", "watch"}},
 	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas/status"}, verbs: []string{"update"}},
 	{part: flowControl, resource: schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"}, verbs: []string{"list", "watch"}},
 	{part: flowControl, resource: schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"}, verbs: []string{"list", "watch"}},
 }
 
-// What the server needs to authenticate and authorize requests: the reviews, which the ClusterRole
-// system:auth-delegator grants, and the ConfigMap, which a Role in kube-system grants. When the right
-// to read the ConfigMap is taken away, the library goes on with what it read last.
+// The permissions to authenticate and authorize requests: the reviews, granted by the ClusterRole
+// system:auth-delegator, and the trust ConfigMap, granted by a Role in kube-system. If the latter is revoked, the library
+// continues with the last content that it read.
 var (
 	accessReviews = requiredAPI{part: "authorization", resource: schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}, verbs: []string{"create"}}
 	tokenReviews  = requiredAPI{part: "bearer tokens", resource: schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}, verbs: []string{"create"}}
@@ -64,8 +64,7 @@ func admissionregistration(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
 }
 
-// findUnserved asks discovery which of the required APIs the cluster does not serve, and returns the parts of the server
-// that need one of those.
+// findUnserved returns the parts of the server that need an API which the cluster's discovery does not list.
 func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 	parts := sets.New[string]()
 	missing := map[string][]string{} // by part

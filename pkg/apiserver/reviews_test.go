@@ -33,19 +33,19 @@ func TestSilence(t *testing.T) {
 		c.fails = errors.New("dial tcp 192.0.2.1:6443: no route")
 		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 			return authorizer.DecisionAllow, "", c.fails
-		}), p.doubted).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
+		}), p.requestReview).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
 		if err == nil || strings.Contains(err.Error(), "192.0.2.1") {
 			t.Errorf("answer to the caller: got %v, want an error without the address", err)
 		}
 		since := time.Now().UTC().Format(time.RFC3339)
-		<-time.After(silenceLimit - time.Second)
+		<-time.After(maxOutage - time.Second)
 		if err := p.Check(nil); err != nil {
-			t.Errorf("after %s: got %v, want patience", silenceLimit-time.Second, err)
+			t.Errorf("after %s: got %v, want patience", maxOutage-time.Second, err)
 		}
 		<-time.After(2 * time.Second)
 		want := "kube-apiserver has given no answer since " + since + ", so nobody can be authorized: dial tcp 192.0.2.1:6443: no route"
 		if err := p.Check(nil); err == nil || err.Error() != want {
-			t.Errorf("after %s: got %v, want %s", silenceLimit+time.Second, err, want)
+			t.Errorf("after %s: got %v, want %s", maxOutage+time.Second, err, want)
 		}
 		c.fails = nil
 		<-time.After(2 * time.Second)
@@ -63,7 +63,7 @@ func TestSlowReviews(t *testing.T) {
 		c := &fakeCluster{slow: 300 * time.Millisecond}
 		p := newPermissions(c.client(), nil)
 		go p.run(ctx)
-		<-time.After(3 * silenceLimit)
+		<-time.After(3 * maxOutage)
 		if err := p.Check(nil); err != nil || c.reviews < 20 {
 			t.Errorf("after %d reviews: got %v, want at least 20 and all well", c.reviews, err)
 		}
@@ -75,15 +75,15 @@ func TestReviewUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &fakeCluster{slow: silenceLimit / 5}
+		c := &fakeCluster{slow: maxOutage / 5}
 		p := newPermissions(c.client(), nil)
-		p.unanswered(errors.New("no answer"))
+		p.recordOutage(errors.New("no answer"))
 		go p.run(ctx)
-		<-time.After(2 * silenceLimit)
+		<-time.After(2 * maxOutage)
 		if p.missing.Load() != nil {
 			t.Fatal("all was asked, want some left")
 		}
-		if s := p.silence.Load(); s != nil {
+		if s := p.outage.Load(); s != nil {
 			t.Errorf("got silence since %s, want none after an answer", s.since)
 		}
 		cancel()
@@ -187,7 +187,7 @@ func TestReviewsAllowed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()
 			p := newPermissions(tc.core.client(), nil, need{accessReviews, client}, need{tokenReviews, client}, need{trustReads, client})
-			p.look(t.Context())
+			p.review(t.Context())
 			if got := fmt.Sprint(p.Check(nil)); got != cmp.Or(tc.want, "<nil>") {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}

@@ -16,7 +16,7 @@ import (
 	"example.com/extension-apiserver/internal/serving"
 )
 
-// apiServer is one that is ready to run.
+// apiServer is a server that is ready to run.
 type apiServer struct {
 	generic        *genericapiserver.GenericAPIServer
 	authentication *authentication.Authenticator
@@ -27,9 +27,9 @@ type apiServer struct {
 	alarms         *alarms
 }
 
-// newServer installs the API groups.
+// newServer creates the server and installs the API groups.
 func (c *serverConfig) newServer() (*apiServer, error) {
-	// What watch caches count before their metrics are registered is lost, and the library registers them after the storage is made.
+	// The library registers these metrics after the storage is created, and loses the values counted before that.
 	cachermetrics.Register()
 	storagemetrics.Register()
 	var groups []*genericapiserver.APIGroupInfo
@@ -53,11 +53,11 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
 }
 
-// run serves until the context ends and the requests in flight are answered, or until the embedded etcd fails.
+// run serves until the context ends and the requests in flight have a response, or until the embedded etcd fails.
 func (s *apiServer) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Requests are served for a while after the context ended: until the last, trust is followed.
+	// Requests are served for some time after the context ended, and need current trust until the last one.
 	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := serving.ReplaceServer(served, s.generic, s.authentication.IsFrontProxy); err != nil {

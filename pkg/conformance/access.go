@@ -13,7 +13,7 @@ import (
 var versionChecks = []Check{
 	{"versions/read", Required, concepts, "An object is read in each version, with the same uid and resourceVersion.", []need{verbs("create", "get"), otherVersions}, func(s *session) {
 		obj := s.create()
-		for _, version := range s.r.facts.otherVersions {
+		for _, version := range s.r.discovered.otherVersions {
 			got := s.want(s.do("GET", s.in(version, obj)), 200).object()
 			if got.GetUID() != obj.GetUID() || got.GetAPIVersion() != s.apiVersionOf(version) || got.GetKind() != s.kind() {
 				s.errorf("%s: got %s %s with uid %s", version, got.GetAPIVersion(), got.GetKind(), got.GetUID())
@@ -22,23 +22,23 @@ var versionChecks = []Check{
 	}},
 	{"versions/list", Required, concepts, "Objects are listed in each version.", []need{verbs("create", "list"), otherVersions}, func(s *session) {
 		want := s.some(2)
-		for _, version := range s.r.facts.otherVersions {
+		for _, version := range s.r.discovered.otherVersions {
 			s.lists(s.do("GET", s.collectionIn(version, s.namespace), query("labelSelector", s.selector())), want)
 		}
 	}},
 	{"versions/round-trip", Required, concepts, "What is read and written in another version loses nothing.", []need{verbs("create", "update"), otherVersions}, func(s *session) {
 		obj := s.create()
-		for _, version := range s.r.facts.otherVersions {
-			s.unconflicted(func() *answer {
+		for _, version := range s.r.discovered.otherVersions {
+			s.unconflicted(func() *response {
 				return s.do("PUT", s.in(version, obj), body(s.want(s.do("GET", s.in(version, obj)), 200).object()))
 			})
-			if missing := lost(content(obj), content(s.get(obj)), ""); missing != "" {
+			if missing := firstDifference(content(obj), content(s.get(obj)), ""); missing != "" {
 				s.errorf("after a write in %s: %s", version, missing)
 			}
 		}
 	}},
 	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another.", []need{verbs("create", "list", "watch"), otherVersions}, func(s *session) {
-		for _, version := range s.r.facts.otherVersions {
+		for _, version := range s.r.discovered.otherVersions {
 			w := s.watch(s.collectionIn(version, s.namespace), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
 			e := w.expect("ADDED", s.create().GetName())
 			if e.object().GetAPIVersion() != s.apiVersionOf(version) {
@@ -47,7 +47,7 @@ var versionChecks = []Check{
 		}
 	}},
 	{"versions/delete", Required, concepts, "An object is deleted in another version.", []need{verbs("create", "delete"), otherVersions}, func(s *session) {
-		for _, version := range s.r.facts.otherVersions {
+		for _, version := range s.r.discovered.otherVersions {
 			obj := s.create()
 			s.want(s.do("DELETE", s.in(version, obj), query("propagationPolicy", "Background")), 200, 202)
 			s.eventually("after the deletion in "+version, func() string {
@@ -90,17 +90,17 @@ func (s *session) grant(user string, rules ...map[string]any) {
 }
 
 func (s *session) rule(resource string, verbs ...any) map[string]any {
-	return map[string]any{"apiGroups": []any{s.r.facts.gvr.Group}, "resources": []any{resource}, "verbs": verbs}
+	return map[string]any{"apiGroups": []any{s.r.discovered.gvr.Group}, "resources": []any{resource}, "verbs": verbs}
 }
 
-// stranger is a user without rights, if the caller may impersonate one.
-func (s *session) stranger() string {
+// unprivilegedUser is a user without rights, if the caller may impersonate one.
+func (s *session) unprivilegedUser() string {
 	user := "conformance-" + s.label()
 	for _, verb := range []string{"get", "create"} {
 		a := s.do("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", as(user), body(map[string]any{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 			"spec": map[string]any{"resourceAttributes": map[string]any{
-				"verb": verb, "group": s.r.facts.gvr.Group, "resource": s.r.facts.gvr.Resource, "namespace": s.namespace,
+				"verb": verb, "group": s.r.discovered.gvr.Group, "resource": s.r.discovered.gvr.Resource, "namespace": s.namespace,
 			}},
 		}))
 		if a.Code == 403 {
@@ -114,7 +114,7 @@ func (s *session) stranger() string {
 }
 
 // forbids is a check that a request is forbidden for a user without rights.
-func forbids(verb string, send func(*session, *unstructured.Unstructured, option) *answer) Check {
+func forbids(verb string, send func(*session, *unstructured.Unstructured, option) *response) Check {
 	needs := []need{verbs("create", verb)}
 	if verb == "deletecollection" {
 		needs = append(needs, confined)
@@ -123,8 +123,8 @@ func forbids(verb string, send func(*session, *unstructured.Unstructured, option
 		if verb == "deletecollection" {
 			s.apart()
 		}
-		user, obj := s.stranger(), s.create()
-		status := s.refused(send(s, obj, as(user)), 403)
+		user, obj := s.unprivilegedUser(), s.create()
+		status := s.expectRefused(send(s, obj, as(user)), 403)
 		if status.Reason != metav1.StatusReasonForbidden || !strings.Contains(status.Message, user) {
 			s.errorf("got reason %q and message %q, want Forbidden and the user", status.Reason, status.Message)
 		}
@@ -133,46 +133,46 @@ func forbids(verb string, send func(*session, *unstructured.Unstructured, option
 }
 
 var authorizationChecks = []Check{
-	forbids("get", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+	forbids("get", func(s *session, obj *unstructured.Unstructured, as option) *response {
 		return s.do("GET", s.path(obj), as)
 	}),
-	forbids("list", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+	forbids("list", func(s *session, _ *unstructured.Unstructured, as option) *response {
 		return s.do("GET", s.collection(), as)
 	}),
-	forbids("watch", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+	forbids("watch", func(s *session, _ *unstructured.Unstructured, as option) *response {
 		return s.do("GET", s.collection(), as, query("watch", "true"), query("timeoutSeconds", "2"))
 	}),
-	forbids("create", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+	forbids("create", func(s *session, _ *unstructured.Unstructured, as option) *response {
 		return s.do("POST", s.collection(), as, body(s.object()))
 	}),
-	forbids("update", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+	forbids("update", func(s *session, obj *unstructured.Unstructured, as option) *response {
 		changed := obj.DeepCopy()
 		labelled("dry", "yes")(changed)
 		return s.do("PUT", s.path(obj), as, body(changed))
 	}),
-	forbids("patch", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+	forbids("patch", func(s *session, obj *unstructured.Unstructured, as option) *response {
 		return s.do("PATCH", s.path(obj), as, mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})))
 	}),
-	forbids("delete", func(s *session, obj *unstructured.Unstructured, as option) *answer {
+	forbids("delete", func(s *session, obj *unstructured.Unstructured, as option) *response {
 		return s.do("DELETE", s.path(obj), as)
 	}),
-	forbids("deletecollection", func(s *session, _ *unstructured.Unstructured, as option) *answer {
+	forbids("deletecollection", func(s *session, _ *unstructured.Unstructured, as option) *response {
 		return s.deleteCollection(as, query("labelSelector", s.selector()))
 	}),
 	{"authorization/granted", Required, authorizing, "A right that is granted is enough, and is no other right.", []need{verbs("create", "get", "list")}, func(s *session) {
-		user, obj := s.stranger(), s.create()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource, "get"))
+		user, obj := s.unprivilegedUser(), s.create()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get"))
 		s.eventually("with the right to get", func() string {
 			if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
 				return "got " + a.String()
 			}
 			return ""
 		})
-		s.refused(s.do("GET", s.collection(), as(user)), 403)
+		s.expectRefused(s.do("GET", s.collection(), as(user)), 403)
 	}},
 	{"authorization/by-name", Required, authorizing, "A right for one name is no right for another.", []need{verbs("create", "get")}, func(s *session) {
-		user, mine, other := s.stranger(), s.create(), s.create()
-		rule := s.rule(s.r.facts.gvr.Resource, "get")
+		user, mine, other := s.unprivilegedUser(), s.create(), s.create()
+		rule := s.rule(s.r.discovered.gvr.Resource, "get")
 		rule["resourceNames"] = []any{mine.GetName()}
 		s.grant(user, rule)
 		s.eventually("with the right to get one", func() string {
@@ -181,36 +181,36 @@ var authorizationChecks = []Check{
 			}
 			return ""
 		})
-		s.refused(s.do("GET", s.path(other), as(user)), 403)
+		s.expectRefused(s.do("GET", s.path(other), as(user)), 403)
 	}},
 	{"authorization/status", Required, authorizing, "The right to a resource is none to its status, nor the other way round.", []need{verbs("create", "patch"), subresource("status")}, func(s *session) {
-		user, obj := s.stranger(), s.create()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource+"/status", "patch", "get"))
+		user, obj := s.unprivilegedUser(), s.create()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource+"/status", "patch", "get"))
 		s.eventually("with the right to the status", func() string {
 			if a := s.do("PATCH", s.path(obj)+"/status", as(user), mergePatch(map[string]any{})); a.Code != 200 {
 				return "got " + a.String()
 			}
 			return ""
 		})
-		s.refused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
+		s.expectRefused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
 	}},
 	{"authorization/deletecollection-apart", Required, authorizing, "The right to delete objects is none to delete a collection.", []need{verbs("create", "delete", "deletecollection"), confined}, func(s *session) {
 		s.apart()
-		user, obj := s.stranger(), s.create()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource, "delete", "get", "list"))
+		user, obj := s.unprivilegedUser(), s.create()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "delete", "get", "list"))
 		s.eventually("with the right to get", func() string {
 			if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
 				return "got " + a.String()
 			}
 			return ""
 		})
-		s.refused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
+		s.expectRefused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
 		s.get(obj)
 	}},
 	{"authorization/deletecollection-alone", Required, authorizing, "The right to delete a collection is enough to do so.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
 		s.apart()
-		user, obj := s.stranger(), s.create()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource, "deletecollection"))
+		user, obj := s.unprivilegedUser(), s.create()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "deletecollection"))
 		s.eventually("with the right to delete a collection", func() string {
 			if a := s.deleteCollection(as(user), query("labelSelector", s.selector()), query("propagationPolicy", "Background")); a.Code != 200 {
 				return "got " + a.String()
@@ -222,22 +222,22 @@ var authorizationChecks = []Check{
 		})
 	}},
 	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.", []need{verbs("create", "get")}, func(s *session) {
-		s.stranger()
-		s.refused(s.do("GET", s.path(s.create()), as("system:anonymous"), header("Impersonate-Group", "system:unauthenticated")), 403, 401)
+		s.unprivilegedUser()
+		s.expectRefused(s.do("GET", s.path(s.create()), as("system:anonymous"), header("Impersonate-Group", "system:unauthenticated")), 403, 401)
 	}},
 	{"authorization/apply-creates", Required, authorizing, "An apply that would create also needs the right to create.", []need{verbs("create", "patch")}, func(s *session) {
-		user, obj := s.stranger(), s.create()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource, "patch"))
+		user, obj := s.unprivilegedUser(), s.create()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "patch"))
 		s.eventually("with the right to patch", func() string {
 			if a := s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})); a.Code != 200 {
 				return "got " + a.String()
 			}
 			return ""
 		})
-		s.refused(s.apply(s.name(), appliers, map[string]any{}, as(user)), 403)
+		s.expectRefused(s.apply(s.name(), appliers, map[string]any{}, as(user)), 403)
 	}},
 	{"authorization/missing-hidden", Required, authorizing, "Without rights, what is not there is 403 as what is.", []need{verbs("get")}, func(s *session) {
-		s.refused(s.do("GET", s.path(s.object()), as(s.stranger())), 403)
+		s.expectRefused(s.do("GET", s.path(s.object()), as(s.unprivilegedUser())), 403)
 	}},
 }
 
@@ -286,7 +286,7 @@ var limitChecks = []Check{
 	{"limits/long-name", Required, names, "A name of more than 253 characters is refused.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetName(strings.Repeat("x", 254))
-		s.refused(s.do("POST", s.collection(), body(obj)), 422)
+		s.expectRefused(s.do("POST", s.collection(), body(obj)), 422)
 	}},
 	{"limits/large-body", Required, concepts, "A body of more than 3 MiB is refused with 413.", []need{verbs("create")}, func(s *session) {
 		a := s.do("POST", s.collection(), text("application/json", `{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 3<<20+1)+`"}}}`))
@@ -320,7 +320,7 @@ var limitChecks = []Check{
 	{"limits/odd-bodies", Required, concepts, "Bodies that make no sense are never answered by 5xx.", []need{verbs("create", "patch")}, func(s *session) {
 		path := s.path(s.create())
 		for _, data := range []string{"null", "[]", "0", `""`, "{}", `{"metadata":null}`, `{"metadata":{"name":null}}`, `{"kind":1}`, "\xff\xfe", `{"a":1e999}`, "{" + strings.Repeat(`"a":{`, 50)} {
-			for _, a := range []*answer{
+			for _, a := range []*response{
 				s.do("POST", s.collection(), text("application/json", data), query("dryRun", "All")),
 				s.do("PUT", path, text("application/json", data), query("dryRun", "All")),
 				s.do("PATCH", path, text(typeMergePatch, data), query("dryRun", "All")),

@@ -30,7 +30,7 @@ func (s *session) bind(kind, resource string, operations []any, spec, binding ma
 	spec["matchConstraints"] = map[string]any{
 		"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "policed": "yes"}},
 		"resourceRules": []any{map[string]any{
-			"apiGroups": []any{s.r.facts.gvr.Group}, "apiVersions": []any{s.r.facts.gvr.Version}, "operations": operations, "resources": []any{s.r.facts.gvr.Resource},
+			"apiGroups": []any{s.r.discovered.gvr.Group}, "apiVersions": []any{s.r.discovered.gvr.Version}, "operations": operations, "resources": []any{s.r.discovered.gvr.Resource},
 		}},
 	}
 	const path = "/apis/admissionregistration.k8s.io/v1/"
@@ -50,7 +50,7 @@ func (s *session) bind(kind, resource string, operations []any, spec, binding ma
 }
 
 // denied waits until the policy refuses a request.
-func (s *session) denied(send func() *answer) {
+func (s *session) denied(send func() *response) {
 	s.eventually("with the policy", func() string {
 		a := send()
 		if a.Code < 400 {
@@ -59,7 +59,7 @@ func (s *session) denied(send func() *answer) {
 			}
 			return "the request was let through"
 		}
-		if status := s.refused(a, 422, 403); !strings.Contains(status.Message, "the policy of the check says no") {
+		if status := s.expectRefused(a, 422, 403); !strings.Contains(status.Message, "the policy of the check says no") {
 			s.errorf("the message is %q, want that of the policy", status.Message)
 		}
 		return ""
@@ -69,20 +69,20 @@ func (s *session) denied(send func() *answer) {
 var admissionChecks = []Check{
 	{"admission/create", Required, policies, "A ValidatingAdmissionPolicy holds for what is created.", []need{verbs("create")}, func(s *session) {
 		s.policy([]any{"CREATE"}, "object.metadata.?annotations['allowed'].orValue('no') == 'yes'")
-		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed())) })
+		s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed())) })
 		allowed := s.policed()
 		allowed.SetAnnotations(map[string]string{"allowed": "yes"})
 		s.created(s.want(s.do("POST", s.collection(), body(allowed)), 201))
 	}},
 	{"admission/dry-run", Required, policies, "A policy holds for a dry run.", []need{verbs("create")}, func(s *session) {
 		s.policy([]any{"CREATE"}, "false")
-		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
+		s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
 	}},
 	{"admission/update", Required, policies, "A policy sees the old and the new object of a change.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create(labelled("policed", "yes"), labelled("count", "1"))
 		s.policy([]any{"UPDATE"}, "object.metadata.labels['count'] == oldObject.metadata.labels['count']")
 		count := 1
-		s.denied(func() *answer {
+		s.denied(func() *response {
 			count++
 			return s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"count": fmt.Sprint(count)}})))
 		})
@@ -91,7 +91,7 @@ var admissionChecks = []Check{
 	{"admission/delete", Required, policies, "A policy holds for a deletion, and sees the object.", []need{verbs("create", "delete")}, func(s *session) {
 		s.policy([]any{"DELETE"}, "has(oldObject.metadata.annotations) && 'deletable' in oldObject.metadata.annotations")
 		var kept *unstructured.Unstructured
-		s.denied(func() *answer {
+		s.denied(func() *response {
 			kept = s.create(labelled("policed", "yes"))
 			return s.do("DELETE", s.path(kept))
 		})
@@ -101,11 +101,11 @@ var admissionChecks = []Check{
 	}},
 	{"admission/apply", Required, policies, "A policy holds for an apply that creates.", []need{verbs("create", "patch")}, func(s *session) {
 		s.policy([]any{"CREATE"}, "false")
-		s.denied(func() *answer { return s.apply(s.name(), appliers, map[string]any{"policed": "yes"}) })
+		s.denied(func() *response { return s.apply(s.name(), appliers, map[string]any{"policed": "yes"}) })
 	}},
 	{"admission/variables", Recommended, policies, "A policy knows the kind, the user and the operation of the request.", []need{verbs("create")}, func(s *session) {
-		s.policy([]any{"CREATE"}, fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && request.userInfo.username != '')", s.kind(), s.r.facts.gvr.Group))
-		s.denied(func() *answer { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
+		s.policy([]any{"CREATE"}, fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && request.userInfo.username != '')", s.kind(), s.r.discovered.gvr.Group))
+		s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
 	}},
 	{"admission/warn", Recommended, policies, "A policy whose action is to warn lets the request pass, with a warning.", []need{verbs("create")}, func(s *session) {
 		s.policyWith([]any{"CREATE"}, "false", "Warn", nil)
@@ -149,9 +149,9 @@ var admissionChecks = []Check{
 // createSixOfThree tries to create six objects in a namespace with a quota of three, and returns the status codes.
 func (s *session) createSixOfThree() []int {
 	namespace := s.aNamespace()
-	key := "count/" + s.r.facts.gvr.Resource
-	if s.r.facts.gvr.Group != "" {
-		key += "." + s.r.facts.gvr.Group
+	key := "count/" + s.r.discovered.gvr.Resource
+	if s.r.discovered.gvr.Group != "" {
+		key += "." + s.r.discovered.gvr.Group
 	}
 	quotas := "/api/v1/namespaces/" + namespace + "/resourcequotas"
 	s.want(s.do("POST", quotas, body(map[string]any{
@@ -174,7 +174,7 @@ func (s *session) createSixOfThree() []int {
 	for range 6 {
 		obj := s.object()
 		obj.SetNamespace(namespace)
-		a := s.do("POST", s.collectionIn(s.r.facts.gvr.Version, namespace), body(obj))
+		a := s.do("POST", s.collectionIn(s.r.discovered.gvr.Version, namespace), body(obj))
 		codes = append(codes, a.Code)
 		if a.Code == 201 {
 			s.created(a)

@@ -69,12 +69,12 @@ func Checks() []Check {
 }
 
 // need is what a resource or a target must have for a check. It returns the reason if it has it not.
-type need func(*facts, *Target) (reason string)
+type need func(*discovered, *Target) (reason string)
 
 // verbs need verbs of the resource, and that objects like the sample can be created.
 func verbs(names ...string) need {
 	named := offers(names...)
-	return func(f *facts, t *Target) string {
+	return func(f *discovered, t *Target) string {
 		if reason := named(f, t); reason != "" || !slices.Contains(names, "create") {
 			return reason
 		}
@@ -88,7 +88,7 @@ func offers(names ...string) need {
 	if slices.Contains(names, "create") {
 		names = append(names, "get", "delete")
 	}
-	return func(f *facts, _ *Target) string {
+	return func(f *discovered, _ *Target) string {
 		for _, name := range names {
 			if !slices.Contains(f.resource.Verbs, name) {
 				return "the resource has no verb " + name
@@ -100,7 +100,7 @@ func offers(names ...string) need {
 
 // subresource needs one.
 func subresource(name string) need {
-	return func(f *facts, _ *Target) string {
+	return func(f *discovered, _ *Target) string {
 		if _, ok := f.subresources[name]; !ok {
 			return "the resource has no subresource " + name
 		}
@@ -108,7 +108,7 @@ func subresource(name string) need {
 	}
 }
 
-func namespaced(f *facts, _ *Target) string {
+func namespaced(f *discovered, _ *Target) string {
 	if !f.resource.Namespaced {
 		return "the resource is not in namespaces"
 	}
@@ -116,63 +116,63 @@ func namespaced(f *facts, _ *Target) string {
 }
 
 // confined is for a check that deletes a collection.
-func confined(f *facts, t *Target) string {
+func confined(f *discovered, t *Target) string {
 	if !f.resource.Namespaced && !t.AllowDisruptive {
 		return "it deletes a collection of the whole cluster: a server that ignores selectors would delete what is not of the run; the target has no AllowDisruptive"
 	}
 	return ""
 }
 
-func aChange(_ *facts, t *Target) string {
+func aChange(_ *discovered, t *Target) string {
 	if len(t.Change) == 0 {
 		return "the target has no Change"
 	}
 	return ""
 }
 
-func anInvalidChange(_ *facts, t *Target) string {
+func anInvalidChange(_ *discovered, t *Target) string {
 	if len(t.Invalid) == 0 {
 		return "the target has no Invalid"
 	}
 	return ""
 }
 
-func aStatus(_ *facts, t *Target) string {
+func aStatus(_ *discovered, t *Target) string {
 	if len(t.Status) == 0 {
 		return "the target has no Status"
 	}
 	return ""
 }
 
-func aServer(_ *facts, t *Target) string {
+func aServer(_ *discovered, t *Target) string {
 	if t.Server == nil {
 		return "the target has no Server"
 	}
 	return ""
 }
 
-func anAuditLog(_ *facts, t *Target) string {
+func anAuditLog(_ *discovered, t *Target) string {
 	if t.AuditLog == "" {
 		return "the target has no AuditLog"
 	}
 	return ""
 }
 
-func aWebhookAddress(_ *facts, t *Target) string {
+func aWebhookAddress(_ *discovered, t *Target) string {
 	if t.WebhookAddress == "" {
 		return "the target has no WebhookAddress"
 	}
 	return ""
 }
 
-func aKubectl(_ *facts, t *Target) string {
+func aKubectl(_ *discovered, t *Target) string {
 	if len(t.Kubectl) == 0 {
 		return "the target has no Kubectl"
 	}
 	return ""
 }
 
-func otherVersions(f *facts, _ *Target) string {
+func otherVersions(f *discovered, _ *Target) string {
 	if len(f.otherVersions) == 0 {
 		return "the resource has one version"
 	}

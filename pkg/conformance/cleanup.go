@@ -33,7 +33,7 @@ func (s *session) cleanUp(ctx context.Context) (left []string) {
 // tryRemove returns why an object could not be deleted.
 func (s *session) tryRemove(path string) (left []string) {
 	s.messages = nil
-	if messages, _ := s.guarded(func(s *session) { s.remove(path) }); len(messages) > 0 {
+	if messages, _ := s.runGuarded(func(s *session) { s.remove(path) }); len(messages) > 0 {
 		left = []string{path + ": " + strings.Join(messages, "; ")}
 	}
 	return left
@@ -63,7 +63,7 @@ func (s *session) remove(path string) {
 
 // release removes the finalizers of the run from an object.
 func (s *session) release(path string) {
-	s.unconflicted(func() *answer {
+	s.unconflicted(func() *response {
 		a := s.do("GET", path)
 		if a.Code == 404 {
 			a.Code = 200 // gone is released
@@ -86,13 +86,13 @@ func (r *runner) sweep(ctx context.Context) (left []string) {
 		left = nil
 		var found []unstructured.Unstructured
 		s.messages = nil
-		messages, _ := s.guarded(func(s *session) {
-			if a := s.do("GET", s.collectionIn(r.facts.gvr.Version, ""), query("labelSelector", runLabel+"="+r.id)); a.Code != 403 {
+		messages, _ := s.runGuarded(func(s *session) {
+			if a := s.do("GET", s.collectionIn(r.discovered.gvr.Version, ""), query("labelSelector", runLabel+"="+r.id)); a.Code != 403 {
 				found = s.want(a, 200).items()
 			}
 		})
 		if len(messages) > 0 {
-			return []string{fmt.Sprintf("%s: what is left is not known: %s", r.facts.gvr.GroupResource(), strings.Join(messages, "; "))}
+			return []string{fmt.Sprintf("%s: what is left is not known: %s", r.discovered.gvr.GroupResource(), strings.Join(messages, "; "))}
 		}
 		for _, obj := range found {
 			if obj.GetLabels()[runLabel] != r.id || strings.HasPrefix(obj.GetNamespace(), r.namespacePrefix()) || obj.GetName() == "" {

@@ -47,23 +47,23 @@ var deleteChecks = []Check{
 	}},
 	{"delete/period-malformed", Recommended, concepts, "gracePeriodSeconds that is no number is refused with 400.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("DELETE", s.path(obj), query("gracePeriodSeconds", "soon")), 400)
+		s.expectRefused(s.do("DELETE", s.path(obj), query("gracePeriodSeconds", "soon")), 400)
 		s.get(obj)
 	}},
 	{"delete/missing", Required, concepts, "The deletion of what is not there is 404 NotFound.", []need{verbs("delete")}, func(s *session) {
-		if status := s.refused(s.do("DELETE", s.path(s.object())), 404); status.Reason != metav1.StatusReasonNotFound {
+		if status := s.expectRefused(s.do("DELETE", s.path(s.object())), 404); status.Reason != metav1.StatusReasonNotFound {
 			s.errorf("the reason is %q, want NotFound", status.Reason)
 		}
 	}},
 	{"delete/precondition-uid", Required, concepts, "A deletion with another uid as precondition is refused with 409.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}})), 409)
+		s.expectRefused(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}})), 409)
 		s.get(obj)
 	}},
 	{"delete/precondition-resource-version", Required, concepts, "A deletion with an old resourceVersion as precondition is refused with 409.", []need{verbs("create", "delete", "patch")}, func(s *session) {
 		obj := s.create()
 		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.refused(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"resourceVersion": obj.GetResourceVersion()}})), 409)
+		s.expectRefused(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"resourceVersion": obj.GetResourceVersion()}})), 409)
 		s.get(obj)
 	}},
 	{"delete/preconditions-met", Required, concepts, "A deletion whose preconditions hold succeeds.", []need{verbs("create", "delete")}, func(s *session) {
@@ -87,7 +87,7 @@ var deleteChecks = []Check{
 	{"delete/finalizer-too-late", Required, finalizing, "A finalizer cannot be added to what is being deleted: 422 or 403.", []need{verbs("create", "delete", "patch")}, func(s *session) {
 		obj := s.create(finalized)
 		s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		s.refused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"finalizers": []any{finalizer, "other.example.com/late"}}))), 422, 403)
+		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"finalizers": []any{finalizer, "other.example.com/late"}}))), 422, 403)
 	}},
 	{"delete/timestamp-stays", Required, finalizing, "A second deletion leaves the deletionTimestamp.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create(finalized)
@@ -114,17 +114,17 @@ var deleteChecks = []Check{
 	}},
 	{"delete/policy-unknown", Required, deleting, "An unknown propagationPolicy is refused with 422 or 400.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("DELETE", s.path(obj), query("propagationPolicy", "Sideways")), 422, 400)
+		s.expectRefused(s.do("DELETE", s.path(obj), query("propagationPolicy", "Sideways")), 422, 400)
 		s.get(obj)
 	}},
 	{"delete/policy-twice", Required, deleting, "propagationPolicy together with orphanDependents is refused with 422 or 400.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("DELETE", s.path(obj), options(map[string]any{"propagationPolicy": "Orphan", "orphanDependents": true})), 422, 400)
+		s.expectRefused(s.do("DELETE", s.path(obj), options(map[string]any{"propagationPolicy": "Orphan", "orphanDependents": true})), 422, 400)
 		s.get(obj)
 	}},
 	{"delete/options-malformed", Required, concepts, "A body that is no DeleteOptions is refused with 400.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("DELETE", s.path(obj), text("application/json", `{"preconditions": "no"}`)), 400)
+		s.expectRefused(s.do("DELETE", s.path(obj), text("application/json", `{"preconditions": "no"}`)), 400)
 		s.get(obj)
 	}},
 	{"delete/watched", Required, concepts, "A watch sees the deletion with the last state and a newer resourceVersion.", []need{verbs("create", "delete", "watch")}, func(s *session) {
@@ -222,7 +222,7 @@ var deleteChecks = []Check{
 				s.created(a)
 				return "an object was created"
 			}
-			s.refused(a, 403)
+			s.expectRefused(a, 403)
 			return ""
 		})
 		s.eventually("after the namespace was deleted", func() string {
@@ -324,7 +324,7 @@ var collectionChecks = []Check{
 	{"deletecollection/selector-malformed", Required, selecting, "A selector that is none is refused with 400, and nothing is deleted.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
 		s.apart()
 		obj := s.create()
-		s.refused(s.deleteCollection(query("labelSelector", s.selector()+",!!")), 400)
+		s.expectRefused(s.deleteCollection(query("labelSelector", s.selector()+",!!")), 400)
 		s.get(obj)
 	}},
 	{"deletecollection/options", Required, concepts, "A deletion of a collection takes DeleteOptions in its body.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
@@ -338,7 +338,7 @@ var collectionChecks = []Check{
 var getChecks = []Check{
 	{"get/missing", Required, concepts, "What is not there is 404 NotFound with a Status that names it.", []need{verbs("get")}, func(s *session) {
 		obj := s.object()
-		status := s.refused(s.do("GET", s.path(obj)), 404)
+		status := s.expectRefused(s.do("GET", s.path(obj)), 404)
 		if status.Reason != metav1.StatusReasonNotFound || status.Details == nil || status.Details.Name != obj.GetName() || !strings.Contains(status.Message, obj.GetName()) {
 			s.errorf("got reason %q, details %+v and message %q, want NotFound and the name", status.Reason, status.Details, status.Message)
 		}
@@ -361,10 +361,10 @@ var getChecks = []Check{
 		}
 	}},
 	{"get/malformed-version", Recommended, concepts, "A resourceVersion that is none is refused with 400 or 422.", []need{verbs("create", "get")}, func(s *session) {
-		s.refused(s.do("GET", s.path(s.create()), query("resourceVersion", "abc")), 400, 422)
+		s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", "abc")), 400, 422)
 	}},
 	{"get/future-version", Required, concepts, "A resourceVersion that is not reached is 504 Timeout, and clients are told to try again.", []need{verbs("create", "get")}, func(s *session) {
-		status := s.refused(s.do("GET", s.path(s.create()), query("resourceVersion", future)), 504)
+		status := s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", future)), 504)
 		if status.Reason != metav1.StatusReasonTimeout || status.Details == nil || status.Details.RetryAfterSeconds == 0 {
 			s.errorf("got reason %q and details %+v, want Timeout and retryAfterSeconds", status.Reason, status.Details)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // inGroup needs a resource that has a group.
-func inGroup(f *facts, _ *Target) string {
+func inGroup(f *discovered, _ *Target) string {
 	if f.gvr.Group == "" {
 		return "the resource has no group"
 	}
@@ -23,7 +23,7 @@ func inGroup(f *facts, _ *Target) string {
 }
 
 // decoded reads a body into a value.
-func (s *session) decoded(a *answer, into any) {
+func (s *session) decoded(a *response, into any) {
 	if err := json.Unmarshal(s.want(a, 200).Body, into); err != nil {
 		s.fatalf("%s: the body is %.300q: %v", a.request, a.Body, err)
 	}
@@ -32,14 +32,14 @@ func (s *session) decoded(a *answer, into any) {
 // aggregated is the entry of the resource in aggregated discovery.
 func (s *session) aggregated() map[string]any {
 	root := "/apis"
-	if s.r.facts.gvr.Group == "" {
+	if s.r.discovered.gvr.Group == "" {
 		root = "/api"
 	}
 	a := s.want(s.do("GET", root, accept("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")), 200)
 	groups, _, _ := unstructured.NestedSlice(a.object().Object, "items")
 	for _, g := range groups {
 		group, _ := g.(map[string]any)
-		if (&unstructured.Unstructured{Object: group}).GetName() != s.r.facts.gvr.Group {
+		if (&unstructured.Unstructured{Object: group}).GetName() != s.r.discovered.gvr.Group {
 			continue
 		}
 		versions, _, _ := unstructured.NestedSlice(group, "versions")
@@ -47,7 +47,7 @@ func (s *session) aggregated() map[string]any {
 			version, _ := v.(map[string]any)
 			resources, _, _ := unstructured.NestedSlice(version, "resources")
 			for _, r := range resources {
-				if resource, _ := r.(map[string]any); version["version"] == s.r.facts.gvr.Version && resource["resource"] == s.r.facts.gvr.Resource {
+				if resource, _ := r.(map[string]any); version["version"] == s.r.discovered.gvr.Version && resource["resource"] == s.r.discovered.gvr.Resource {
 					return resource
 				}
 			}
@@ -62,7 +62,7 @@ var discoveryChecks = []Check{
 		list := metav1.APIGroupList{}
 		s.decoded(s.do("GET", "/apis"), &list)
 		for _, group := range list.Groups {
-			if group.Name != s.r.facts.gvr.Group {
+			if group.Name != s.r.discovered.gvr.Group {
 				continue
 			}
 			if !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.GroupVersion == s.apiVersion() }) ||
@@ -76,7 +76,7 @@ var discoveryChecks = []Check{
 	{"discovery/group-alone", Required, concepts, "/apis/GROUP has the same.", []need{inGroup}, func(s *session) {
 		all, one := metav1.APIGroupList{}, metav1.APIGroup{}
 		s.decoded(s.do("GET", "/apis"), &all)
-		s.decoded(s.do("GET", "/apis/"+s.r.facts.gvr.Group), &one)
+		s.decoded(s.do("GET", "/apis/"+s.r.discovered.gvr.Group), &one)
 		for _, group := range all.Groups {
 			if group.Name == one.Name && (fmt.Sprint(group.Versions) != fmt.Sprint(one.Versions) || group.PreferredVersion != one.PreferredVersion) {
 				s.errorf("got %+v, and %+v in /apis", one, group)
@@ -84,7 +84,7 @@ var discoveryChecks = []Check{
 		}
 	}},
 	{"discovery/resource", Required, conventions, "The resource has a kind, a singular name, and verbs.", nil, func(s *session) {
-		r := s.r.facts.resource
+		r := s.r.discovered.resource
 		if r.Kind == "" || len(r.Verbs) == 0 || r.SingularName == "" {
 			s.errorf("got kind %q, singular %q, verbs %q", r.Kind, r.SingularName, r.Verbs)
 		}
@@ -95,21 +95,21 @@ var discoveryChecks = []Check{
 	{"discovery/verbs", Required, concepts, "A verb that discovery names is not answered by 405, one that it does not name is, or by 404.", nil, func(s *session) {
 		s.apart()
 		name := s.collection() + "/" + s.name()
-		for verb, try := range map[string]func() *answer{
-			"get":    func() *answer { return s.do("GET", name) },
-			"list":   func() *answer { return s.list() },
-			"create": func() *answer { return s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")) },
-			"update": func() *answer { return s.do("PUT", name, body(s.object()), query("dryRun", "All")) },
-			"patch":  func() *answer { return s.do("PATCH", name, mergePatch(map[string]any{}), query("dryRun", "All")) },
-			"delete": func() *answer { return s.do("DELETE", name, query("dryRun", "All")) },
-			"deletecollection": func() *answer {
+		for verb, try := range map[string]func() *response{
+			"get":    func() *response { return s.do("GET", name) },
+			"list":   func() *response { return s.list() },
+			"create": func() *response { return s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")) },
+			"update": func() *response { return s.do("PUT", name, body(s.object()), query("dryRun", "All")) },
+			"patch":  func() *response { return s.do("PATCH", name, mergePatch(map[string]any{}), query("dryRun", "All")) },
+			"delete": func() *response { return s.do("DELETE", name, query("dryRun", "All")) },
+			"deletecollection": func() *response {
 				return s.deleteCollection(query("labelSelector", s.selector()), query("dryRun", "All"))
 			},
 		} {
-			if verb == "deletecollection" && confined(s.r.facts, s.r.target) != "" {
+			if verb == "deletecollection" && confined(s.r.discovered, s.r.target) != "" {
 				continue
 			}
-			named := slices.Contains(s.r.facts.resource.Verbs, verb)
+			named := slices.Contains(s.r.discovered.resource.Verbs, verb)
 			if a := try(); named && a.Code == 405 || !named && a.Code != 405 && a.Code != 404 {
 				s.errorf("discovery names the verb %s: %t, and %s is answered by %s", verb, named, a.request, a)
 			}
@@ -117,14 +117,14 @@ var discoveryChecks = []Check{
 	}},
 	{"discovery/short-names", Recommended, conventions, "No other resource of the group has the same short name or singular.", nil, func(s *session) {
 		list := metav1.APIResourceList{}
-		s.decoded(s.do("GET", s.groupPath(s.r.facts.gvr.Version)), &list)
+		s.decoded(s.do("GET", s.groupPath(s.r.discovered.gvr.Version)), &list)
 		owners := map[string]string{}
 		for _, r := range list.APIResources {
 			if strings.Contains(r.Name, "/") {
 				continue
 			}
 			for _, name := range append(slices.Clone(r.ShortNames), r.SingularName) {
-				if other, ok := owners[name]; ok && name != "" && other != r.Name && (other == s.r.facts.gvr.Resource || r.Name == s.r.facts.gvr.Resource) {
+				if other, ok := owners[name]; ok && name != "" && other != r.Name && (other == s.r.discovered.gvr.Resource || r.Name == s.r.discovered.gvr.Resource) {
 					s.errorf("%s and %s are both %q", other, r.Name, name)
 				}
 				owners[name] = r.Name
@@ -133,8 +133,8 @@ var discoveryChecks = []Check{
 	}},
 	{"discovery/subresources", Required, concepts, "Each subresource that can be read answers for an object.", []need{verbs("create")}, func(s *session) {
 		obj := s.create()
-		for _, name := range slices.Sorted(maps.Keys(s.r.facts.subresources)) {
-			sub := s.r.facts.subresources[name]
+		for _, name := range slices.Sorted(maps.Keys(s.r.discovered.subresources)) {
+			sub := s.r.discovered.subresources[name]
 			if !slices.Contains(sub.Verbs, "patch") {
 				continue // a stream, or one that only creates
 			}
@@ -144,7 +144,7 @@ var discoveryChecks = []Check{
 		}
 	}},
 	{"discovery/unknown-resource", Required, concepts, "A resource that is not there is 404.", nil, func(s *session) {
-		s.want(s.permitted(s.do("GET", s.groupPath(s.r.facts.gvr.Version)+"/nosuchresources")), 404)
+		s.want(s.permitted(s.do("GET", s.groupPath(s.r.discovered.gvr.Version)+"/nosuchresources")), 404)
 	}},
 	{"discovery/unknown-version", Required, concepts, "A version that is not there is 404.", nil, func(s *session) {
 		s.want(s.permitted(s.do("GET", s.collectionIn("v0nosuch", s.namespace))), 404)
@@ -157,7 +157,7 @@ var discoveryChecks = []Check{
 		for range 200 {
 			s.watchOwn(version, query("timeoutSeconds", "60"))
 		}
-		for _, path := range []string{"/apis", s.groupPath(s.r.facts.gvr.Version)} {
+		for _, path := range []string{"/apis", s.groupPath(s.r.discovered.gvr.Version)} {
 			began := time.Now()
 			s.want(s.do("GET", path), 200)
 			if took := time.Since(began); took > 5*time.Second {
@@ -166,7 +166,7 @@ var discoveryChecks = []Check{
 		}
 	}},
 	{"discovery/aggregated", Required, kep("3352-aggregated-discovery"), "Aggregated discovery has the resource, with the same kind, scope, names and verbs.", nil, func(s *session) {
-		got, want := s.aggregated(), s.r.facts.resource
+		got, want := s.aggregated(), s.r.discovered.resource
 		scope := map[bool]string{true: "Namespaced", false: "Cluster"}[want.Namespaced]
 		kind, _, _ := unstructured.NestedString(got, "responseKind", "kind")
 		verbs, _, _ := unstructured.NestedStringSlice(got, "verbs")
@@ -174,7 +174,7 @@ var discoveryChecks = []Check{
 		have := slices.Sorted(slices.Values(verbs))
 		if got["scope"] != scope || kind != want.Kind || got["singularResource"] != want.SingularName ||
 			!slices.Equal(have, slices.Sorted(slices.Values(want.Verbs))) || !slices.Equal(shorts, want.ShortNames) {
-			s.errorf("got %v, want what %s has: %+v", got, s.groupPath(s.r.facts.gvr.Version), want)
+			s.errorf("got %v, want what %s has: %+v", got, s.groupPath(s.r.discovered.gvr.Version), want)
 		}
 	}},
 	{"discovery/aggregated-subresources", Required, kep("3352-aggregated-discovery"), "Aggregated discovery has the same subresources.", nil, func(s *session) {
@@ -184,7 +184,7 @@ var discoveryChecks = []Check{
 			name, _, _ := unstructured.NestedString(sub.(map[string]any), "subresource")
 			got = append(got, name)
 		}
-		if want := slices.Sorted(maps.Keys(s.r.facts.subresources)); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		if want := slices.Sorted(maps.Keys(s.r.discovered.subresources)); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			s.errorf("got %q, want %q", got, want)
 		}
 	}},
@@ -192,7 +192,7 @@ var discoveryChecks = []Check{
 
 // documentURL is where the document of the version is.
 func (s *session) documentURL() string {
-	path := strings.TrimPrefix(s.groupPath(s.r.facts.gvr.Version), "/")
+	path := strings.TrimPrefix(s.groupPath(s.r.discovered.gvr.Version), "/")
 	index := struct {
 		Paths map[string]struct{ ServerRelativeURL string }
 	}{}
@@ -212,7 +212,7 @@ func (s *session) schema() (definition map[string]any, document map[string]any) 
 		candidate, _ := value.(map[string]any)
 		kinds, _, _ := unstructured.NestedSlice(candidate, "x-kubernetes-group-version-kind")
 		for _, k := range kinds {
-			if gvk, _ := k.(map[string]any); gvk["kind"] == s.kind() && gvk["group"] == s.r.facts.gvr.Group && gvk["version"] == s.r.facts.gvr.Version {
+			if gvk, _ := k.(map[string]any); gvk["kind"] == s.kind() && gvk["group"] == s.r.discovered.gvr.Group && gvk["version"] == s.r.discovered.gvr.Version {
 				return candidate, document
 			}
 		}
@@ -293,12 +293,12 @@ var openAPIChecks = []Check{
 	{"openapi/v3", Required, openapis, "OpenAPI v3 has a document for the version, with the paths of the resource.", nil, func(s *session) {
 		_, document := s.schema()
 		paths, _, _ := unstructured.NestedMap(document, "paths")
-		want := s.groupPath(s.r.facts.gvr.Version) + "/"
-		if s.r.facts.resource.Namespaced {
+		want := s.groupPath(s.r.discovered.gvr.Version) + "/"
+		if s.r.discovered.resource.Namespaced {
 			want += "namespaces/{namespace}/"
 		}
-		wanted := []string{want + s.r.facts.gvr.Resource}
-		if slices.Contains(s.r.facts.resource.Verbs, "get") {
+		wanted := []string{want + s.r.discovered.gvr.Resource}
+		if slices.Contains(s.r.discovered.resource.Verbs, "get") {
 			wanted = append(wanted, wanted[0]+"/{name}")
 		}
 		for _, path := range wanted {
@@ -332,15 +332,15 @@ var openAPIChecks = []Check{
 				if gvk["version"] == "__internal" {
 					s.errorf("the schema %s is of the version __internal", name)
 				}
-				if gvk["group"] == s.r.facts.gvr.Group && gvk["version"] == s.r.facts.gvr.Version {
+				if gvk["group"] == s.r.discovered.gvr.Group && gvk["version"] == s.r.discovered.gvr.Version {
 					described[fmt.Sprint(gvk["kind"])] = true
 				}
 			}
 		}
 		list := metav1.APIResourceList{}
-		s.decoded(s.do("GET", s.groupPath(s.r.facts.gvr.Version)), &list)
+		s.decoded(s.do("GET", s.groupPath(s.r.discovered.gvr.Version)), &list)
 		for _, r := range list.APIResources {
-			own := (r.Group == "" || r.Group == s.r.facts.gvr.Group) && (r.Version == "" || r.Version == s.r.facts.gvr.Version)
+			own := (r.Group == "" || r.Group == s.r.discovered.gvr.Group) && (r.Version == "" || r.Version == s.r.discovered.gvr.Version)
 			if own && !strings.Contains(r.Name, "/") && !described[r.Kind] {
 				s.errorf("no schema is of the kind %s", r.Kind)
 			}
@@ -390,7 +390,7 @@ var openAPIChecks = []Check{
 			}
 		}{}
 		s.decoded(s.do("GET", "/openapi/v2"), &document)
-		want := metav1.GroupVersionKind{Group: s.r.facts.gvr.Group, Version: s.r.facts.gvr.Version, Kind: s.kind()}
+		want := metav1.GroupVersionKind{Group: s.r.discovered.gvr.Group, Version: s.r.discovered.gvr.Version, Kind: s.kind()}
 		for _, definition := range document.Definitions {
 			if slices.Contains(definition.Kinds, want) {
 				return

@@ -26,14 +26,14 @@ const (
 )
 
 // mediaType ends the check unless an answer says that it is of a type.
-func (s *session) mediaType(a *answer, want string) {
+func (s *session) mediaType(a *response, want string) {
 	if got, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")); got != want {
 		s.errorf("%s: the Content-Type is %q, want %s", a.request, a.Header.Get("Content-Type"), want)
 	}
 }
 
 // table reads one.
-func (s *session) table(a *answer) (columns []string, rows []any) {
+func (s *session) table(a *response) (columns []string, rows []any) {
 	obj := s.want(a, 200).object()
 	if obj.GetKind() != "Table" || obj.GetAPIVersion() != "meta.k8s.io/v1" {
 		s.fatalf("%s: got %s %s, want meta.k8s.io/v1 Table", a.request, obj.GetAPIVersion(), obj.GetKind())
@@ -113,7 +113,7 @@ var formChecks = []Check{
 		s.want(s.do("GET", s.path(s.create()), accept("application/unknown")), 406)
 	}},
 	{"forms/unsupported-body", Required, concepts, "A body of a type that the server does not know is refused with 415.", []need{verbs("create")}, func(s *session) {
-		s.refused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
+		s.expectRefused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
 	}},
 	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "CBOR is answered when it is asked for.", []need{verbs("create", "get")}, func(s *session) {
 		a := s.want(s.do("GET", s.path(s.create()), accept(cborType)), 200)
@@ -222,7 +222,7 @@ var formChecks = []Check{
 	}},
 	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", []need{verbs("get")}, func(s *session) {
 		a := s.do("GET", s.path(s.object()))
-		s.refused(a, 404)
+		s.expectRefused(a, 404)
 		s.mediaType(a, "application/json")
 	}},
 	{"forms/error-yaml", Recommended, concepts, "An error is in the form that was asked for.", []need{verbs("get")}, func(s *session) {
@@ -230,7 +230,7 @@ var formChecks = []Check{
 		s.mediaType(a, "application/yaml")
 	}},
 	{"forms/error-as-table", Required, concepts, "An error is a Status where a Table was asked for.", []need{verbs("get")}, func(s *session) {
-		s.refused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
+		s.expectRefused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
 	}},
 	{"forms/pretty", Optional, concepts, "pretty=true indents JSON.", []need{verbs("create", "get")}, func(s *session) {
 		if a := s.want(s.do("GET", s.path(s.create()), query("pretty", "true")), 200); !bytes.Contains(a.Body, []byte("\n  \"")) {

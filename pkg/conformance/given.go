@@ -15,7 +15,7 @@ import (
 // given needs a resource of which the run has no object of its own, and one of these verbs.
 func given(names ...string) need {
 	named := offers(names...)
-	return func(f *facts, t *Target) string {
+	return func(f *discovered, t *Target) string {
 		if slices.Contains(f.resource.Verbs, "create") && f.uncreated == "" {
 			return "the run creates objects"
 		}
@@ -28,7 +28,7 @@ func given(names ...string) need {
 
 // givenPath is the path of the object, and of its collection.
 func (s *session) givenPath() (object, collection string) {
-	collection = s.collectionIn(s.r.facts.gvr.Version, s.r.target.Sample.GetNamespace())
+	collection = s.collectionIn(s.r.discovered.gvr.Version, s.r.target.Sample.GetNamespace())
 	return collection + "/" + s.r.target.Sample.GetName(), collection
 }
 
@@ -41,7 +41,7 @@ func (s *session) isGiven(obj *unstructured.Unstructured, kind string) {
 }
 
 // givenIn ends the check unless a list has the given object among its items, or lacks it.
-func (s *session) givenIn(a *answer, want bool) {
+func (s *session) givenIn(a *response, want bool) {
 	found := slices.ContainsFunc(s.want(a, 200).items(), func(item unstructured.Unstructured) bool {
 		return item.GetName() == s.r.target.Sample.GetName() && item.GetNamespace() == s.r.target.Sample.GetNamespace()
 	})
@@ -115,7 +115,7 @@ var givenChecks = []Check{
 	}},
 	{"given/missing", Required, concepts, "An object that does not exist is 404.", []need{given("get")}, func(s *session) {
 		_, collection := s.givenPath()
-		s.refused(s.do("GET", collection+"/no-such-object"), 404)
+		s.expectRefused(s.do("GET", collection+"/no-such-object"), 404)
 	}},
 	{"given/kubectl", Required, commanding, "kubectl get prints the object.", []need{given("get"), aKubectl}, func(s *session) {
 		s.namespace = s.r.target.Sample.GetNamespace()

@@ -116,8 +116,8 @@ func as(user string) option { return header("Impersonate-User", user) }
 // at sends a request elsewhere than to kube-apiserver.
 func at(to endpoint) option { return func(r *request) { r.to = to } }
 
-// answer is that of a server.
-type answer struct {
+// response is that of a server.
+type response struct {
 	Code    int
 	Header  http.Header
 	Body    []byte
@@ -126,7 +126,7 @@ type answer struct {
 }
 
 // String is what an error says of an answer.
-func (a *answer) String() string {
+func (a *response) String() string {
 	status := struct{ Reason, Message string }{}
 	if json.Unmarshal(a.Body, &status) == nil && status.Message != "" {
 		return fmt.Sprintf("%d %s: %.300s", a.Code, status.Reason, status.Message)
@@ -135,7 +135,7 @@ func (a *answer) String() string {
 }
 
 // object reads the body.
-func (a *answer) object() *unstructured.Unstructured {
+func (a *response) object() *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(a.Body, &obj.Object); err != nil || obj.Object == nil {
 		a.s.fatalf("%s: the body is %.300q, want a JSON object (%v)", a.request, a.Body, err)
@@ -144,7 +144,7 @@ func (a *answer) object() *unstructured.Unstructured {
 }
 
 // items are the elements of a list.
-func (a *answer) items() []unstructured.Unstructured {
+func (a *response) items() []unstructured.Unstructured {
 	list := a.object()
 	if _, ok := list.Object["items"].([]any); !ok {
 		a.s.fatalf("%s: the answer has no items, want a list: %.300q", a.request, a.Body)
@@ -157,7 +157,7 @@ func (a *answer) items() []unstructured.Unstructured {
 }
 
 // names are those of the elements of a list.
-func (a *answer) names() []string {
+func (a *response) names() []string {
 	out := []string{}
 	for _, item := range a.items() {
 		out = append(out, item.GetName())
@@ -182,7 +182,7 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 	}
 	req.Header = r.header
 	resp, err := r.to.client.Do(req)
-	exchange := Exchange{Request: line, Body: cut(r.body)}
+	exchange := Exchange{Request: line, Body: truncated(r.body)}
 	for _, name := range []string{"Accept", "Content-Type", "Impersonate-User"} {
 		if value := r.header.Get(name); value != "" && value != "application/json" {
 			exchange.Request += "\n" + name + ": " + value
@@ -207,7 +207,7 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 }
 
 // do sends a request and reads the answer.
-func (s *session) do(method, path string, options ...option) *answer {
+func (s *session) do(method, path string, options ...option) *response {
 	for {
 		a := s.once(method, path, options...)
 		seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
@@ -223,7 +223,7 @@ func (s *session) do(method, path string, options ...option) *answer {
 }
 
 // once is do, but for a server that asks to try again.
-func (s *session) once(method, path string, options ...option) *answer {
+func (s *session) once(method, path string, options ...option) *response {
 	ctx := s.ctx
 	r := request{query: url.Values{}, header: http.Header{}}
 	for _, o := range options {
@@ -238,7 +238,7 @@ func (s *session) once(method, path string, options ...option) *answer {
 	defer resp.Body.Close()
 	data, err := bodyOf(resp)
 	last := &s.exchanges[len(s.exchanges)-1]
-	last.Response = cut(data)
+	last.Response = truncated(data)
 	if err == nil && len(data) == maxAnswer {
 		err = fmt.Errorf("it has more than %d MiB", maxAnswer>>20)
 	}
@@ -246,7 +246,7 @@ func (s *session) once(method, path string, options ...option) *answer {
 		last.Error = err.Error()
 		s.fatalf("%s: read the answer: %v", line, err)
 	}
-	return &answer{Code: resp.StatusCode, Header: resp.Header, Body: data, request: line, s: s}
+	return &response{Code: resp.StatusCode, Header: resp.Header, Body: data, request: line, s: s}
 }
 
 // bodyOf reads a body. What follows a change of the protocol is a stream, which no context ends.
@@ -257,7 +257,7 @@ func bodyOf(resp *http.Response) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 }
 
-func cut(data []byte) string {
+func truncated(data []byte) string {
 	if len(data) <= excerpt {
 		return strings.ToValidUTF8(string(data), "\ufffd")
 	}
@@ -314,7 +314,7 @@ func (s *session) watch(path string, options ...option) *watcher {
 		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what there is is shown
 		_ = resp.Body.Close()
 		cancel()
-		s.fatalf("%s: got %s, want 200", line, &answer{Code: resp.StatusCode, Body: data})
+		s.fatalf("%s: got %s, want 200", line, &response{Code: resp.StatusCode, Body: data})
 	}
 	w := &watcher{s: s, line: line, cancel: cancel, events: make(chan event, 100), header: resp.Header}
 	s.watches = append(s.watches, w)

@@ -58,7 +58,7 @@ func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 	}
 	return func() (stdout, stderr string, code int) {
 		err := cmd.Wait()
-		s.exchanges = append(s.exchanges, Exchange{Request: line, Response: cut([]byte(out.String() + errs.String()))})
+		s.exchanges = append(s.exchanges, Exchange{Request: line, Response: truncated([]byte(out.String() + errs.String()))})
 		var exit *exec.ExitError
 		switch {
 		case errors.As(err, &exit) && s.ctx.Err() == nil:
@@ -100,7 +100,7 @@ func (s *session) kubectlWhile(do func(), args ...string) {
 
 // arg is the resource as kubectl takes it.
 func (s *session) arg() string {
-	gvr := s.r.facts.gvr
+	gvr := s.r.discovered.gvr
 	if gvr.Group == "" {
 		return gvr.Resource
 	}
@@ -128,11 +128,11 @@ var kubectlChecks = []Check{
 		s.prints(s.kubectl(nil, "describe", s.arg(), name), name, ownLabel)
 	}},
 	{"kubectl/explain", Recommended, commanding, "kubectl explain has the kind, its fields and what they are for.", []need{aKubectl}, func(s *session) {
-		out := s.kubectl(nil, "explain", s.r.facts.gvr.Resource, "--api-version="+s.apiVersion())
+		out := s.kubectl(nil, "explain", s.r.discovered.gvr.Resource, "--api-version="+s.apiVersion())
 		s.prints(out, "KIND:       "+s.kind(), "DESCRIPTION:", "FIELDS:", "metadata")
 		for field := range content(s.object()) {
 			s.prints(out, field)
-			s.prints(s.kubectl(nil, "explain", s.r.facts.gvr.Resource+"."+field, "--api-version="+s.apiVersion(), "--recursive"), "FIELD: "+field)
+			s.prints(s.kubectl(nil, "explain", s.r.discovered.gvr.Resource+"."+field, "--api-version="+s.apiVersion(), "--recursive"), "FIELD: "+field)
 		}
 	}},
 	{"kubectl/apply", Required, commanding, "kubectl apply creates, says unchanged when nothing changes, and configures what does; what is left out is removed.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
@@ -188,7 +188,7 @@ var kubectlChecks = []Check{
 	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object is gone.", []need{verbs("create", "delete"), aKubectl}, func(s *session) {
 		obj := s.create()
 		s.prints(s.kubectl(nil, "delete", s.arg(), obj.GetName()), obj.GetName(), "deleted")
-		s.refused(s.do("GET", s.path(obj)), 404)
+		s.expectRefused(s.do("GET", s.path(obj)), 404)
 	}},
 	{"kubectl/label", Required, commanding, "kubectl label and annotate change the object.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
 		obj := s.create()
@@ -207,9 +207,9 @@ var kubectlChecks = []Check{
 		}
 	}},
 	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.", []need{aKubectl}, func(s *session) {
-		if s.r.facts.preferred != s.r.facts.gvr.Version && s.r.facts.gvr.Group != "" {
-			s.skipf("it shows the preferred version, which is %s", s.r.facts.preferred)
+		if s.r.discovered.preferred != s.r.discovered.gvr.Version && s.r.discovered.gvr.Group != "" {
+			s.skipf("it shows the preferred version, which is %s", s.r.discovered.preferred)
 		}
-		s.prints(s.kubectl(nil, "api-resources", "--api-group="+s.r.facts.gvr.Group), s.r.facts.gvr.Resource, s.kind())
+		s.prints(s.kubectl(nil, "api-resources", "--api-group="+s.r.discovered.gvr.Group), s.r.discovered.gvr.Resource, s.kind())
 	}},
 }

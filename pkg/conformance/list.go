@@ -14,7 +14,7 @@ import (
 )
 
 // list reads the collection, as the check's label selects it.
-func (s *session) list(options ...option) *answer {
+func (s *session) list(options ...option) *response {
 	return s.do("GET", s.collection(), append(options, query("labelSelector", s.selector()))...)
 }
 
@@ -29,7 +29,7 @@ func (s *session) some(n int) []string {
 }
 
 // lists fails the check unless a list has the names, which are sorted. Its order is looked at by list/order.
-func (s *session) lists(a *answer, want []string) *unstructured.Unstructured {
+func (s *session) lists(a *response, want []string) *unstructured.Unstructured {
 	got := s.want(a, 200).names()
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -43,7 +43,7 @@ var listChecks = []Check{
 		list := s.lists(s.list(), []string{})
 		version, _, _ := unstructured.NestedString(list.Object, "metadata", "resourceVersion")
 		// Without watches a list may have no version.
-		versioned := version != "" && version != "0" || !slices.Contains(s.r.facts.resource.Verbs, "watch")
+		versioned := version != "" && version != "0" || !slices.Contains(s.r.discovered.resource.Verbs, "watch")
 		if list.GetKind() != s.kind()+"List" || list.GetAPIVersion() != s.apiVersion() || !versioned {
 			s.errorf("got %s %s with resourceVersion %q, want %s %sList and one", list.GetAPIVersion(), list.GetKind(), version, s.apiVersion(), s.kind())
 		}
@@ -73,12 +73,12 @@ var listChecks = []Check{
 		if len(items) != 1 {
 			s.fatalf("got %d items, want 1", len(items))
 		}
-		if items[0].GetUID() != obj.GetUID() || lost(content(obj), content(&items[0]), "") != "" {
+		if items[0].GetUID() != obj.GetUID() || firstDifference(content(obj), content(&items[0]), "") != "" {
 			s.errorf("got %v, want %v", items[0].Object, obj.Object)
 		}
 	}},
 	{"list/namespace-missing", Required, concepts, "A list in a namespace that does not exist is empty.", []need{verbs("list"), namespaced}, func(s *session) {
-		a := s.do("GET", s.collectionIn(s.r.facts.gvr.Version, "no-"+s.name()))
+		a := s.do("GET", s.collectionIn(s.r.discovered.gvr.Version, "no-"+s.name()))
 		s.lists(a, []string{})
 	}},
 	{"list/all-namespaces", Required, concepts, "A list over all namespaces has the objects of each.", []need{verbs("create", "list"), namespaced}, func(s *session) {
@@ -86,7 +86,7 @@ var listChecks = []Check{
 		s.create()
 		s.create(func(obj *unstructured.Unstructured) { obj.SetNamespace(namespace) })
 		var found []string
-		for _, item := range s.want(s.do("GET", s.collectionIn(s.r.facts.gvr.Version, ""), query("labelSelector", s.selector())), 200).items() {
+		for _, item := range s.want(s.do("GET", s.collectionIn(s.r.discovered.gvr.Version, ""), query("labelSelector", s.selector())), 200).items() {
 			found = append(found, item.GetNamespace())
 		}
 		want := []string{s.namespace, namespace}
@@ -133,16 +133,16 @@ var listChecks = []Check{
 		}
 	}},
 	{"list/exact-zero", Required, concepts, "resourceVersion=0 with Exact is refused with 400 or 422.", []need{verbs("list")}, func(s *session) {
-		s.refused(s.list(query("resourceVersion", "0"), query("resourceVersionMatch", "Exact")), 400, 422)
+		s.expectRefused(s.list(query("resourceVersion", "0"), query("resourceVersionMatch", "Exact")), 400, 422)
 	}},
 	{"list/match-without-version", Required, concepts, "resourceVersionMatch without resourceVersion is refused with 400 or 422.", []need{verbs("list")}, func(s *session) {
-		s.refused(s.list(query("resourceVersionMatch", "NotOlderThan")), 400, 422)
+		s.expectRefused(s.list(query("resourceVersionMatch", "NotOlderThan")), 400, 422)
 	}},
 	{"list/match-unknown", Required, concepts, "An unknown resourceVersionMatch is refused with 400 or 422.", []need{verbs("list")}, func(s *session) {
-		s.refused(s.list(query("resourceVersion", "1"), query("resourceVersionMatch", "Perhaps")), 400, 422)
+		s.expectRefused(s.list(query("resourceVersion", "1"), query("resourceVersionMatch", "Perhaps")), 400, 422)
 	}},
 	{"list/malformed-version", Required, concepts, "A resourceVersion that is none is refused with 400.", []need{verbs("list", "watch")}, func(s *session) {
-		s.refused(s.list(query("resourceVersion", "abc")), 400)
+		s.expectRefused(s.list(query("resourceVersion", "abc")), 400)
 	}},
 	{"list/future-version", Required, concepts, "A resourceVersion that is not reached is 504 Timeout with the cause ResourceVersionTooLarge.", []need{verbs("list", "watch")}, func(s *session) {
 		s.tooLarge(s.list(query("resourceVersion", future), query("resourceVersionMatch", "NotOlderThan")))
@@ -159,8 +159,8 @@ var listChecks = []Check{
 	}},
 }
 
-func (s *session) tooLarge(a *answer) {
-	status := s.refused(a, 504)
+func (s *session) tooLarge(a *response) {
+	status := s.expectRefused(a, 504)
 	if status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeResourceVersionTooLarge }) {
 		s.errorf("the details are %+v, want the cause ResourceVersionTooLarge", status.Details)
 	}
@@ -211,12 +211,12 @@ var selectorChecks = []Check{
 	}},
 	{"selectors/not-namespace", Required, concepts, "The field selector metadata.namespace!= selects the others.", []need{verbs("create", "list"), namespaced}, func(s *session) {
 		want := s.some(1)
-		all := s.collectionIn(s.r.facts.gvr.Version, "")
+		all := s.collectionIn(s.r.discovered.gvr.Version, "")
 		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!=default")), want)
 		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace!="+s.namespace)), []string{})
 	}},
 	{"selectors/malformed", Required, selecting, "A label selector that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
-		s.refused(s.do("GET", s.collection(), query("labelSelector", "a in b")), 400)
+		s.expectRefused(s.do("GET", s.collection(), query("labelSelector", "a in b")), 400)
 	}},
 	{"selectors/name", Required, concepts, "The field selector metadata.name selects by name.", []need{verbs("create", "list")}, func(s *session) {
 		want := s.some(2)
@@ -228,17 +228,17 @@ var selectorChecks = []Check{
 	}},
 	{"selectors/namespace", Required, concepts, "The field selector metadata.namespace selects by namespace.", []need{verbs("create", "list"), namespaced}, func(s *session) {
 		want := s.some(1)
-		all := s.collectionIn(s.r.facts.gvr.Version, "")
+		all := s.collectionIn(s.r.discovered.gvr.Version, "")
 		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace="+s.namespace)), want)
 		s.lists(s.do("GET", all, query("labelSelector", s.selector()), query("fieldSelector", "metadata.namespace=default")), []string{})
 	}},
 	{"selectors/unknown-field", Required, concepts, "A field that cannot be selected by is refused with 400 that names it.", []need{verbs("list")}, func(s *session) {
-		if status := s.refused(s.list(query("fieldSelector", "metadata.noSuchField=x")), 400); !strings.Contains(status.Message, "metadata.noSuchField") {
+		if status := s.expectRefused(s.list(query("fieldSelector", "metadata.noSuchField=x")), 400); !strings.Contains(status.Message, "metadata.noSuchField") {
 			s.errorf("the message is %q, want the name of the field", status.Message)
 		}
 	}},
 	{"selectors/malformed-field", Required, concepts, "A field selector that is none is refused with 400.", []need{verbs("list")}, func(s *session) {
-		s.refused(s.list(query("fieldSelector", "a~b")), 400)
+		s.expectRefused(s.list(query("fieldSelector", "a~b")), 400)
 	}},
 }
 
@@ -249,7 +249,7 @@ func continued(list *unstructured.Unstructured) string {
 }
 
 // token is that of a page. Servers may ignore a limit, says ListOptions: they have no pages to check.
-func (s *session) token(a *answer) string {
+func (s *session) token(a *response) string {
 	token := continued(s.want(a, 200).object())
 	if token == "" {
 		s.skipf("the server ignores the limit of a list")
@@ -257,8 +257,8 @@ func (s *session) token(a *answer) string {
 	return token
 }
 
-// aged is a token as it was at the first resourceVersion, if the token is one of k8s.io/apiserver.
-func (s *session) aged(token string) string {
+// expiredToken is a token as it was at the first resourceVersion, if the token is one of k8s.io/apiserver.
+func (s *session) expiredToken(token string) string {
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	fields := map[string]any{}
 	if err == nil {
@@ -323,7 +323,7 @@ var pageChecks = []Check{
 		s.create(func(obj *unstructured.Unstructured) { obj.SetName(want[3] + "-later") })
 		gone := s.object()
 		gone.SetName(want[3])
-		s.gone(gone)
+		s.deleteAndWait(gone)
 		s.lists(s.list(query("limit", "5"), query("continue", token)), want[2:])
 	}},
 	{"pages/table", Required, kep("365-paginated-lists"), "A Table with a limit has the token for the rest, and the resourceVersion, of the list.", []need{verbs("create", "list")}, func(s *session) {
@@ -353,13 +353,13 @@ var pageChecks = []Check{
 		}
 	}},
 	{"pages/malformed-token", Required, kep("365-paginated-lists"), "A token that is none is refused with 400.", []need{verbs("list", "watch")}, func(s *session) {
-		s.refused(s.list(query("limit", "2"), query("continue", "none")), 400)
+		s.expectRefused(s.list(query("limit", "2"), query("continue", "none")), 400)
 	}},
 	{"pages/foreign-token", Required, kep("365-paginated-lists"), "A token of another collection shows nothing but the collection of the request.", []need{verbs("create", "list"), namespaced}, func(s *session) {
 		s.some(3)
 		token := s.token(s.list(query("limit", "1")))
 		other := s.aNamespace()
-		a := s.want(s.do("GET", s.collectionIn(s.r.facts.gvr.Version, other), query("continue", token), query("labelSelector", s.selector())), 200, 400)
+		a := s.want(s.do("GET", s.collectionIn(s.r.discovered.gvr.Version, other), query("continue", token), query("labelSelector", s.selector())), 200, 400)
 		if a.Code == 200 && len(a.items()) > 0 {
 			s.errorf("in the namespace %s there is %q", other, a.names())
 		}
@@ -367,7 +367,7 @@ var pageChecks = []Check{
 	{"pages/expired", Recommended, kep("365-paginated-lists"), "A token that is too old is refused with 410 Expired, and a token to go on with from now; while it is not, pages are of its time.", []need{verbs("create", "list")}, func(s *session) {
 		want := s.some(3)
 		token := s.token(s.list(query("limit", "1")))
-		old := s.aged(token)
+		old := s.expiredToken(token)
 		a := s.want(s.list(query("limit", "5"), query("continue", old)), 200, 410)
 		if a.Code == 200 {
 			if got := a.names(); len(got) > 0 {
@@ -375,7 +375,7 @@ var pageChecks = []Check{
 			}
 			return
 		}
-		status := s.refused(a, 410)
+		status := s.expectRefused(a, 410)
 		if status.Reason != metav1.StatusReasonExpired {
 			s.errorf("the reason is %q, want Expired", status.Reason)
 		}
@@ -386,10 +386,10 @@ var pageChecks = []Check{
 	{"pages/token-with-version", Required, concepts, "A token together with a resourceVersion is refused with 400.", []need{verbs("create", "list")}, func(s *session) {
 		s.some(3)
 		token := s.token(s.list(query("limit", "1")))
-		s.refused(s.list(query("limit", "1"), query("continue", token), query("resourceVersion", "1")), 400, 422)
+		s.expectRefused(s.list(query("limit", "1"), query("continue", token), query("resourceVersion", "1")), 400, 422)
 	}},
 	{"pages/limit-malformed", Recommended, concepts, "A limit that is no number is refused with 400.", []need{verbs("list")}, func(s *session) {
-		s.refused(s.list(query("limit", "many")), 400)
+		s.expectRefused(s.list(query("limit", "many")), 400)
 	}},
 	{"pages/from-cache", Required, concepts, "A limit with resourceVersion=0 is no error.", []need{verbs("create", "list")}, func(s *session) {
 		s.some(2)

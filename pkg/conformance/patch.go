@@ -21,10 +21,10 @@ var patchChecks = []Check{
 	}},
 	{"patch/merge-content", Required, concepts, "A JSON merge patch changes the content.", []need{verbs("create", "patch"), aChange}, func(s *session) {
 		obj := s.create()
-		if missing := lost(s.r.target.Change, s.patch(obj, s.r.target.Change).Object, ""); missing != "" {
+		if missing := firstDifference(s.r.target.Change, s.patch(obj, s.r.target.Change).Object, ""); missing != "" {
 			s.errorf("in the answer: %s", missing)
 		}
-		if missing := lost(s.r.target.Change, s.get(obj).Object, ""); missing != "" {
+		if missing := firstDifference(s.r.target.Change, s.get(obj).Object, ""); missing != "" {
 			s.errorf("read afterwards: %s", missing)
 		}
 	}},
@@ -39,19 +39,19 @@ var patchChecks = []Check{
 	}},
 	{"patch/json-test-fails", Required, concepts, "A JSON patch whose test fails is refused with 422, and nothing is changed.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"add","path":"/metadata/labels/new","value":"yes"},{"op":"test","path":"/metadata/name","value":"another"}]`)), 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"add","path":"/metadata/labels/new","value":"yes"},{"op":"test","path":"/metadata/name","value":"another"}]`)), 422)
 		if _, ok := s.get(obj).GetLabels()["new"]; ok {
 			s.errorf("the operation before the test was done")
 		}
 	}},
 	{"patch/json-path-missing", Required, concepts, "A JSON patch that removes what is not there is refused with 422.", []need{verbs("create", "patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.create()), jsonPatch(`[{"op":"remove","path":"/metadata/labels/none"}]`)), 422)
+		s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(`[{"op":"remove","path":"/metadata/labels/none"}]`)), 422)
 	}},
 	{"patch/json-malformed", Required, concepts, "A JSON patch that is no list of operations is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.create()), jsonPatch(`{"op":"add"}`)), 400)
+		s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(`{"op":"add"}`)), 400)
 	}},
 	{"patch/merge-malformed", Required, concepts, "A merge patch that is no JSON is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.create()), text(typeMergePatch, `{"metadata":`)), 400)
+		s.expectRefused(s.do("PATCH", s.path(s.create()), text(typeMergePatch, `{"metadata":`)), 400)
 	}},
 	{"patch/strategic", Optional, concepts, "A strategic merge patch is taken.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
@@ -72,32 +72,32 @@ var patchChecks = []Check{
 		}
 	}},
 	{"patch/unknown-type", Required, concepts, "A patch of an unknown type is refused with 415.", []need{verbs("create", "patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.create()), text("application/unknown-patch+json", `{}`)), 415)
+		s.expectRefused(s.do("PATCH", s.path(s.create()), text("application/unknown-patch+json", `{}`)), 415)
 	}},
 	{"patch/missing", Required, concepts, "A patch of an object that is not there is refused with 404.", []need{verbs("patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.object()), mergePatch(metadata(map[string]any{"labels": map[string]any{"a": "b"}}))), 404)
+		s.expectRefused(s.do("PATCH", s.path(s.object()), mergePatch(metadata(map[string]any{"labels": map[string]any{"a": "b"}}))), 404)
 	}},
 	{"patch/nothing", Required, concepts, "A patch that changes nothing keeps the resourceVersion.", []need{verbs("create", "patch")}, func(s *session) {
-		s.keeps(s.create(), func(obj *unstructured.Unstructured) *answer {
+		s.expectNoChange(s.create(), func(obj *unstructured.Unstructured) *response {
 			return s.do("PATCH", s.path(obj), mergePatch(map[string]any{}))
 		})
 	}},
 	{"patch/conflict", Required, concepts, "A patch with another resourceVersion than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.refused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(), "labels": map[string]any{"a": "c"}}))), 409)
+		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(), "labels": map[string]any{"a": "c"}}))), 409)
 	}},
 	{"patch/other-uid", Required, concepts, "A patch with another uid than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}))), 409, 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}))), 409, 422)
 	}},
 	{"patch/name", Required, concepts, "A patch of the name is refused.", []need{verbs("create", "patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.create()), mergePatch(metadata(map[string]any{"name": s.name()}))), 400, 422)
+		s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(metadata(map[string]any{"name": s.name()}))), 400, 422)
 	}},
 	{"patch/invalid", Required, conventions, "A patch that makes the object invalid is refused with 422.", []need{verbs("create", "patch"), anInvalidChange}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("PATCH", s.path(obj), mergePatch(s.r.target.Invalid)), 422)
-		if lost(s.r.target.Invalid, s.get(obj).Object, "") == "" {
+		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(s.r.target.Invalid)), 422)
+		if firstDifference(s.r.target.Invalid, s.get(obj).Object, "") == "" {
 			s.errorf("the object has the invalid fields all the same")
 		}
 	}},
@@ -118,7 +118,7 @@ var patchChecks = []Check{
 }
 
 // permitted ends the check if the user may not send a request.
-func (s *session) permitted(a *answer) *answer {
+func (s *session) permitted(a *response) *response {
 	if a.Code == 403 {
 		s.skipf("the user may not: %s", a)
 	}
@@ -138,7 +138,7 @@ func (s *session) applied(name string, labels map[string]any) map[string]any {
 }
 
 // apply applies labels as a manager.
-func (s *session) apply(name, manager string, labels map[string]any, options ...option) *answer {
+func (s *session) apply(name, manager string, labels map[string]any, options ...option) *response {
 	path := s.collection() + "/" + name
 	a := s.do("PATCH", path, append(options, typed(typeApply, s.applied(name, labels)), query("fieldManager", manager))...)
 	if a.Code == 201 {
@@ -180,14 +180,14 @@ var applyChecks = []Check{
 		}
 	}},
 	{"apply/across-versions", Required, applying, "An apply in another version of the group leaves the fields of other managers alone.", []need{verbs("create", "patch"), otherVersions}, func(s *session) {
-		for _, version := range s.r.facts.otherVersions {
+		for _, version := range s.r.discovered.otherVersions {
 			s.appliedAcross(version)
 		}
 	}},
 	{"apply/again", Required, applying, "The same apply again changes nothing, with 200.", []need{verbs("create", "patch")}, func(s *session) {
 		name := s.name()
 		obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
-		s.keeps(obj, func(*unstructured.Unstructured) *answer { return s.apply(name, appliers, map[string]any{"a": "1"}) })
+		s.expectNoChange(obj, func(*unstructured.Unstructured) *response { return s.apply(name, appliers, map[string]any{"a": "1"}) })
 	}},
 	{"apply/yaml", Required, applying, "An apply is YAML.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
@@ -209,7 +209,7 @@ var applyChecks = []Check{
 	{"apply/conflict", Required, applying, "A change of a field of another manager is refused with 409 and a cause that names both.", []need{verbs("create", "patch")}, func(s *session) {
 		name := s.name()
 		s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
-		status := s.refused(s.apply(name, "second", map[string]any{"a": "2"}), 409)
+		status := s.expectRefused(s.apply(name, "second", map[string]any{"a": "2"}), 409)
 		if status.Details == nil || len(status.Details.Causes) != 1 {
 			s.fatalf("the details are %+v, want one cause", status.Details)
 		}
@@ -221,14 +221,14 @@ var applyChecks = []Check{
 	{"apply/conflict-changes-nothing", Required, applying, "A conflict changes nothing.", []need{verbs("create", "patch")}, func(s *session) {
 		name := s.name()
 		obj := s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201).object()
-		s.refused(s.apply(name, "second", map[string]any{"a": "2", "b": "2"}), 409)
+		s.expectRefused(s.apply(name, "second", map[string]any{"a": "2", "b": "2"}), 409)
 		if labels := s.get(obj).GetLabels(); labels["a"] != "1" || labels["b"] != "" {
 			s.errorf("the labels are %v", labels)
 		}
 	}},
 	{"apply/conflict-with-update", Required, applying, "A field that an update set belongs to its manager, too.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create(labelled("a", "1"))
-		s.refused(s.apply(obj.GetName(), "second", map[string]any{"a": "2"}), 409)
+		s.expectRefused(s.apply(obj.GetName(), "second", map[string]any{"a": "2"}), 409)
 	}},
 	{"apply/force", Required, applying, "With force the field changes, and its manager.", []need{verbs("create", "patch")}, func(s *session) {
 		name := s.name()
@@ -273,16 +273,16 @@ var applyChecks = []Check{
 	}},
 	{"apply/without-manager", Required, applying, "An apply without fieldManager is refused.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{}))), 400, 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{}))), 400, 422)
 	}},
 	{"apply/force-elsewhere", Recommended, applying, "force is refused for another patch than an apply.", []need{verbs("create", "patch")}, func(s *session) {
-		s.refused(s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{}), query("force", "true")), 400, 422)
+		s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{}), query("force", "true")), 400, 422)
 	}},
 	{"apply/managed-fields-in-body", Required, applying, "An apply whose body has managedFields is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		applied := s.applied(obj.GetName(), map[string]any{})
 		_ = unstructured.SetNestedSlice(applied, []any{map[string]any{"manager": "x", "operation": "Apply", "apiVersion": s.apiVersion()}}, "metadata", "managedFields")
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
 	}},
 	{"apply/managed-fields-cleared", Required, applying, "A patch of managedFields with one empty entry clears them.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
@@ -304,40 +304,40 @@ var applyChecks = []Check{
 	}},
 	{"apply/name-in-body", Required, applying, "An apply whose body has another name than the URL is refused.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(s.name(), map[string]any{})), query("fieldManager", appliers)), 400, 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(s.name(), map[string]any{})), query("fieldManager", appliers)), 400, 422)
 	}},
 	{"apply/other-version", Required, applying, "An apply whose body is of another API is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		applied := s.applied(obj.GetName(), map[string]any{})
 		applied["apiVersion"] = "another.example.com/v1"
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
 	}},
 	{"apply/unknown-field", Recommended, applying, "An apply with a field that the schema has not is refused with 400 or 422.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		applied := s.applied(obj.GetName(), map[string]any{})
 		applied["noSuchField"] = "x"
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers), query("fieldValidation", "Strict")), 400, 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers), query("fieldValidation", "Strict")), 400, 422)
 	}},
 	{"apply/wrong-type", Recommended, applying, "An apply with a field of a wrong type, or an element of a set twice, is refused with 400 or 422.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		for _, wrong := range []any{map[string]any{"a": "b"}, []any{finalizer, finalizer}} {
 			applied := s.applied(obj.GetName(), map[string]any{})
 			applied["metadata"].(map[string]any)["finalizers"] = wrong
-			s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400, 422)
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400, 422)
 		}
 	}},
 	{"apply/uid", Required, applying, "An apply with another uid than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		applied := s.applied(obj.GetName(), map[string]any{})
 		_ = unstructured.SetNestedField(applied, "11111111-2222-3333-4444-555555555555", "metadata", "uid")
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409, 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409, 422)
 	}},
 	{"apply/resource-version", Required, applying, "An apply with an old resourceVersion is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
 		applied := s.applied(obj.GetName(), map[string]any{"c": "d"})
 		_ = unstructured.SetNestedField(applied, obj.GetResourceVersion(), "metadata", "resourceVersion")
-		s.refused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409)
+		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409)
 	}},
 	{"apply/status-owned-apart", Required, applying, "What is applied to the status belongs to an entry of the subresource.", []need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
@@ -356,7 +356,7 @@ var dryRunChecks = []Check{
 		if answered.GetUID() == "" || answered.GetName() != obj.GetName() {
 			s.errorf("the answer has uid %q and name %q", answered.GetUID(), answered.GetName())
 		}
-		s.refused(s.do("GET", s.path(obj)), 404)
+		s.expectRefused(s.do("GET", s.path(obj)), 404)
 	}},
 	{"dry-run/create-invalid", Required, concepts, "A dry run of an invalid object is refused as a real one.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
@@ -366,7 +366,7 @@ var dryRunChecks = []Check{
 	{"dry-run/taken", Required, concepts, "A dry run of a create of what is there is refused with 409.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetName(s.create().GetName())
-		s.refused(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 409)
+		s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 409)
 	}},
 	{"dry-run/update", Required, concepts, "A dry run of an update answers the result and changes nothing.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.get(s.create())
@@ -388,7 +388,7 @@ var dryRunChecks = []Check{
 		obj := s.object()
 		a := s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{})), query("fieldManager", appliers), query("dryRun", "All"))
 		s.want(a, 201)
-		s.refused(s.do("GET", s.path(obj)), 404)
+		s.expectRefused(s.do("GET", s.path(obj)), 404)
 	}},
 	{"dry-run/delete", Required, concepts, "A dry run of a delete deletes nothing.", []need{verbs("create", "delete")}, func(s *session) {
 		obj := s.create()
@@ -426,7 +426,7 @@ var dryRunChecks = []Check{
 	{"dry-run/status", Required, concepts, "A dry run of a patch of the status changes nothing.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
 		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
-		if lost(s.r.target.Status, s.get(obj).Object, "") == "" {
+		if firstDifference(s.r.target.Status, s.get(obj).Object, "") == "" {
 			s.errorf("the status changed")
 		}
 	}},
@@ -434,15 +434,15 @@ var dryRunChecks = []Check{
 		obj := s.create()
 		labelled("dry", "yes")(obj)
 		some := query("dryRun", "Some")
-		s.refused(s.do("PUT", s.path(obj), body(obj), some), 400, 422)
-		s.refused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})), some), 400, 422)
-		s.refused(s.do("DELETE", s.path(obj), some), 400, 422)
+		s.expectRefused(s.do("PUT", s.path(obj), body(obj), some), 400, 422)
+		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})), some), 400, 422)
+		s.expectRefused(s.do("DELETE", s.path(obj), some), 400, 422)
 		s.untouched(obj)
 	}},
 	{"dry-run/unknown", Required, concepts, "Another value of dryRun than All is refused.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
-		s.refused(s.do("POST", s.collection(), body(obj), query("dryRun", "Some")), 400, 422)
-		s.refused(s.do("GET", s.path(obj)), 404)
+		s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "Some")), 400, 422)
+		s.expectRefused(s.do("GET", s.path(obj)), 404)
 	}},
 }
 
@@ -460,13 +460,13 @@ var fieldValidationChecks = []Check{
 	}},
 	{"field-validation/strict-duplicate", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a field that is there twice is refused with 400.", []need{verbs("create")}, func(s *session) {
 		a := s.do("POST", s.collection(), s.twice(), query("fieldValidation", "Strict"))
-		if status := s.refused(a, 400); !strings.Contains(status.Message, "duplicate") {
+		if status := s.expectRefused(a, 400); !strings.Contains(status.Message, "duplicate") {
 			s.errorf("the message is %q, want that a field is duplicate", status.Message)
 		}
 	}},
 	{"field-validation/strict-patch", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a patch with an unknown field is refused.", []need{verbs("create", "patch")}, func(s *session) {
 		a := s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{"noSuchField": "x"}), query("fieldValidation", "Strict"))
-		if status := s.refused(a, 400, 422); !strings.Contains(status.Message, "noSuchField") {
+		if status := s.expectRefused(a, 400, 422); !strings.Contains(status.Message, "noSuchField") {
 			s.errorf("the message is %q, want the name of the field", status.Message)
 		}
 	}},
@@ -494,7 +494,7 @@ var fieldValidationChecks = []Check{
 		}
 	}},
 	{"field-validation/unknown", Recommended, kep("2885-server-side-unknown-field-validation"), "Another value of fieldValidation is refused.", []need{verbs("create")}, func(s *session) {
-		s.refused(s.do("POST", s.collection(), body(s.object()), query("fieldValidation", "Maybe")), 400, 422)
+		s.expectRefused(s.do("POST", s.collection(), body(s.object()), query("fieldValidation", "Maybe")), 400, 422)
 	}},
 }
 
@@ -512,8 +512,8 @@ func (s *session) twice() option {
 	}
 }
 
-func (s *session) unknown(a *answer) {
-	status := s.refused(a, 400)
+func (s *session) unknown(a *response) {
+	status := s.expectRefused(a, 400)
 	if !strings.Contains(status.Message, `unknown field "noSuchField"`) {
 		s.errorf("the message is %q, want: unknown field \"noSuchField\"", status.Message)
 	}
@@ -529,16 +529,16 @@ var statusChecks = []Check{
 	{"status/patch", Required, conventions, "A patch of the subresource changes the status.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
 		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200)
-		if missing := lost(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
+		if missing := firstDifference(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
 			s.errorf("%s", missing)
 		}
 	}},
 	{"status/update", Required, conventions, "An update of the subresource changes the status.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
-		s.unconflicted(func() *answer {
+		s.unconflicted(func() *response {
 			return s.do("PUT", s.path(obj)+"/status", body(s.merged(s.get(obj), s.r.target.Status)))
 		})
-		if missing := lost(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
+		if missing := firstDifference(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
 			s.errorf("%s", missing)
 		}
 	}},
@@ -546,14 +546,14 @@ var statusChecks = []Check{
 		obj := s.create()
 		both := s.merged(&unstructured.Unstructured{Object: s.r.target.Status}, s.r.target.Change)
 		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(both.Object)), 200)
-		if lost(s.r.target.Change, s.get(obj).Object, "") == "" {
+		if firstDifference(s.r.target.Change, s.get(obj).Object, "") == "" {
 			s.errorf("the content changed")
 		}
 	}},
 	{"status/out-of-reach", Required, conventions, "A patch of the object does not change the status.", []need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
 		s.patch(obj, s.r.target.Status)
-		if lost(s.r.target.Status, s.get(obj).Object, "") == "" {
+		if firstDifference(s.r.target.Status, s.get(obj).Object, "") == "" {
 			s.errorf("the status changed")
 		}
 	}},
@@ -567,11 +567,11 @@ var statusChecks = []Check{
 	{"status/conflict", Required, concepts, "An update of the subresource with an old resourceVersion is refused with 409.", []need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
 		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.refused(s.do("PUT", s.path(obj)+"/status", body(s.merged(obj, s.r.target.Status))), 409)
+		s.expectRefused(s.do("PUT", s.path(obj)+"/status", body(s.merged(obj, s.r.target.Status))), 409)
 	}},
 	{"status/missing", Required, concepts, "The status of an object that is not there is 404.", []need{subresource("status")}, func(s *session) {
-		s.refused(s.do("GET", s.path(s.object())+"/status"), 404)
-		s.refused(s.do("PATCH", s.path(s.object())+"/status", mergePatch(map[string]any{"status": map[string]any{}})), 404)
+		s.expectRefused(s.do("GET", s.path(s.object())+"/status"), 404)
+		s.expectRefused(s.do("PATCH", s.path(s.object())+"/status", mergePatch(map[string]any{"status": map[string]any{}})), 404)
 	}},
 	{"status/watched", Required, concepts, "A change of the status is an event of a watch.", []need{verbs("create", "watch"), subresource("status"), aStatus}, func(s *session) {
 		obj := s.create()
@@ -590,7 +590,7 @@ var statusChecks = []Check{
 			delete(u.Object, "status")
 			labelled("updated", "yes")(u)
 		})
-		if missing := lost(s.r.target.Status, changed.Object, ""); missing != "" {
+		if missing := firstDifference(s.r.target.Status, changed.Object, ""); missing != "" {
 			s.errorf("%s", missing)
 		}
 	}},
@@ -626,7 +626,7 @@ var scaleChecks = []Check{
 	{"scale/update", Required, conventions, "An update of the scale changes the object.", []need{verbs("create"), subresource("scale")}, func(s *session) {
 		obj := s.create()
 		want := s.replicas(obj) + 1
-		s.unconflicted(func() *answer {
+		s.unconflicted(func() *response {
 			scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
 			_ = unstructured.SetNestedField(scale.Object, want, "spec", "replicas") // it has no such path or an int64
 			return s.do("PUT", s.path(obj)+"/scale", body(scale))
@@ -649,12 +649,12 @@ var scaleChecks = []Check{
 		obj := s.create()
 		scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
 		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.refused(s.do("PUT", s.path(obj)+"/scale", body(scale)), 409)
+		s.expectRefused(s.do("PUT", s.path(obj)+"/scale", body(scale)), 409)
 	}},
 	{"scale/invalid", Required, conventions, "Fewer than no replicas are refused with 422.", []need{verbs("create"), subresource("scale")}, func(s *session) {
 		s.invalid(s.do("PATCH", s.path(s.create())+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": -1}})), "spec.replicas")
 	}},
 	{"scale/missing", Required, concepts, "The scale of an object that is not there is 404.", []need{subresource("scale")}, func(s *session) {
-		s.refused(s.do("GET", s.path(s.object())+"/scale"), 404)
+		s.expectRefused(s.do("GET", s.path(s.object())+"/scale"), 404)
 	}},
 }

@@ -23,7 +23,7 @@ import (
 // runner is a run at work.
 type runner struct {
 	target        *Target
-	facts         *facts
+	discovered    *discovered
 	kubeAPIServer endpoint
 	server        endpoint // of target.Server
 	bare          endpoint // kube-apiserver, without credentials
@@ -88,11 +88,11 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 			return nil, err
 		}
 	}
-	if r.facts, err = discover(ctx, config, gvr, target.Sample.GetKind()); err != nil {
+	if r.discovered, err = discover(ctx, config, gvr, target.Sample.GetKind()); err != nil {
 		return nil, err
 	}
-	gvr = r.facts.gvr
-	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.facts.resource.Kind, Server: r.facts.serverVersion, Started: began.UTC().Truncate(time.Second)}
+	gvr = r.discovered.gvr
+	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.discovered.resource.Kind, Server: r.discovered.serverVersion, Started: began.UTC().Truncate(time.Second)}
 	if target.Sample.GetKind() != report.Kind {
 		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s", target.Sample.GetKind(), report.Kind)
 	}
@@ -136,7 +136,7 @@ func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) err
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), runCleanupTimeout)
 		defer cancel()
 		report.Left = append(report.Left, setup.cleanUp(cleanup)...)
-		if offers("create", "list")(r.facts, r.target) == "" {
+		if offers("create", "list")(r.discovered, r.target) == "" {
 			report.Left = append(report.Left, r.sweep(cleanup)...)
 		}
 	}()
@@ -159,16 +159,16 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	defer cancel()
 	setup.ctx = ctx
 	if r.target.Direct != nil {
-		if messages, _ := setup.guarded((*session).handshake); len(messages) > 0 {
+		if messages, _ := setup.runGuarded((*session).handshake); len(messages) > 0 {
 			return fmt.Errorf("reach the server's own port: %s", strings.Join(messages, "; "))
 		}
 	}
 	// A user without rights, or with a sample that is refused, learns that once, and what can be read all the same.
-	if messages, reason := setup.guarded((*session).tryOut); len(messages) > 0 || reason != "" {
-		r.facts.uncreated = "no object like the sample can be created: " + strings.Join(append(messages, reason), "")
+	if messages, reason := setup.runGuarded((*session).createFirst); len(messages) > 0 || reason != "" {
+		r.discovered.uncreated = "no object like the sample can be created: " + strings.Join(append(messages, reason), "")
 	}
 	r.namespace = setup.namespace
-	if r.namespace == "" && r.facts.resource.Namespaced {
+	if r.namespace == "" && r.discovered.resource.Namespaced {
 		r.namespace = metav1.NamespaceDefault // to read
 	}
 	if r.target.WebhookAddress != "" {
@@ -179,7 +179,7 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	}
 	if r.target.Server != nil && slices.ContainsFunc(selected, func(c Check) bool { return c.Area() == leaks }) {
 		// Where they cannot be read, the checks of metrics say so.
-		_, _ = setup.guarded(func(s *session) { r.before = s.used() })
+		_, _ = setup.runGuarded(func(s *session) { r.before = s.used() })
 	}
 	if info, err := os.Stat(r.target.AuditLog); err == nil {
 		r.auditFrom = info.Size()
@@ -213,10 +213,10 @@ func (r *runner) runEach(ctx context.Context, selected []Check, report *Report) 
 	report.Left = append(report.Left, slices.Concat(left...)...)
 }
 
-// tryOut makes a namespace, and one object in it.
-func (s *session) tryOut() {
+// createFirst makes a namespace, and one object in it.
+func (s *session) createFirst() {
 	s.apart()
-	if offers("create")(s.r.facts, s.r.target) != "" {
+	if offers("create")(s.r.discovered, s.r.target) != "" {
 		return
 	}
 	a := s.do("POST", s.collection(), body(s.object()))
@@ -230,7 +230,7 @@ func (s *session) tryOut() {
 func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []string) {
 	result := Result{ID: c.ID, Level: c.Level, Source: c.Source, Text: c.Text, Outcome: Passed, Known: slices.Contains(r.target.Known, c.ID)}
 	for _, need := range c.needs {
-		if reason := need(r.facts, r.target); reason != "" {
+		if reason := need(r.discovered, r.target); reason != "" {
 			result.Outcome, result.Messages = Skipped, []string{reason}
 			return result, nil
 		}
@@ -243,7 +243,7 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	limited, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout, fmt.Errorf("the check took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	s := &session{ctx: limited, r: r, check: c, number: number, namespace: r.namespace}
-	messages, reason := s.guarded(c.run)
+	messages, reason := s.runGuarded(c.run)
 	result.Seconds = time.Since(began).Seconds()
 	switch {
 	case ctx.Err() != nil && (len(messages) > 0 || reason != ""):
@@ -260,8 +260,8 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	return result, s.cleanUp(cleanup)
 }
 
-// guarded runs a function of checks to its end, or until it gives up. A reason without messages is why it was skipped.
-func (s *session) guarded(run func(*session)) (messages []string, reason string) {
+// runGuarded runs a function of checks to its end, or until it gives up. A reason without messages is why it was skipped.
+func (s *session) runGuarded(run func(*session)) (messages []string, reason string) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:

@@ -55,8 +55,8 @@ func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	return execute(ctx, target, SecurityChecks())
 }
 
-// reach sends a request to the server's own port. A connection that the server refuses is an answer with the code 0.
-func (s *session) reach(cert *tls.Certificate, path string, options ...option) *answer {
+// getDirect sends a request to the server's own port. A connection that the server refuses is an answer with the code 0.
+func (s *session) getDirect(cert *tls.Certificate, path string, options ...option) *response {
 	r := request{query: url.Values{}, header: http.Header{}}
 	for _, o := range options {
 		o(&r)
@@ -77,7 +77,7 @@ func (s *session) reach(cert *tls.Certificate, path string, options ...option) *
 	}
 	req.Header = r.header
 	exchange := Exchange{Request: line}
-	a := &answer{request: line, s: s}
+	a := &response{request: line, s: s}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		exchange.Error, a.Body = err.Error(), []byte(err.Error())
@@ -88,7 +88,7 @@ func (s *session) reach(cert *tls.Certificate, path string, options ...option) *
 		defer resp.Body.Close()
 		a.Code, a.Header = resp.StatusCode, resp.Header
 		a.Body, _ = bodyOf(resp) // what came is judged
-		exchange.Code, exchange.Response = a.Code, cut(a.Body)
+		exchange.Code, exchange.Response = a.Code, truncated(a.Body)
 	}
 	s.exchanges = append(s.exchanges, exchange)
 	return a
@@ -97,7 +97,7 @@ func (s *session) reach(cert *tls.Certificate, path string, options ...option) *
 // handshake ends the run if there is no TLS server at the address: no check could tell that from a connection that is
 // refused.
 func (s *session) handshake() {
-	if a := s.reach(&s.r.target.Direct.FrontProxy, "/"); a.Code == 0 {
+	if a := s.getDirect(&s.r.target.Direct.FrontProxy, "/"); a.Code == 0 {
 		s.fatalf("%s: %s", a.request, a.Body)
 	}
 }
@@ -116,7 +116,7 @@ func (s *session) tls(cert *tls.Certificate) (*tls.Config, error) {
 }
 
 // closed ends the check unless a caller gets no further than 401, 403 or a refused connection.
-func (s *session) closed(a *answer) {
+func (s *session) closed(a *response) {
 	if a.Code != 0 && a.Code != 401 && a.Code != 403 {
 		s.errorf("%s: got %s, want 401, 403 or no connection", a.request, a)
 	}
@@ -125,9 +125,9 @@ func (s *session) closed(a *answer) {
 // reader is a user who may list the resource.
 func (s *session) reader() string {
 	user := "conformance-reader-" + s.label()
-	s.grant(user, s.rule(s.r.facts.gvr.Resource, "list", "get"))
+	s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list", "get"))
 	s.eventually("with the right to list", func() string {
-		if a := s.byProxy(user); a.Code != 200 {
+		if a := s.asProxiedUser(user); a.Code != 200 {
 			return "got " + a.String()
 		}
 		return ""
@@ -135,9 +135,9 @@ func (s *session) reader() string {
 	return user
 }
 
-// byProxy lists as a user whom the front proxy names.
-func (s *session) byProxy(user string, options ...option) *answer {
-	return s.reach(&s.r.target.Direct.FrontProxy, s.collection(), append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
+// asProxiedUser lists as a user whom the front proxy names.
+func (s *session) asProxiedUser(user string, options ...option) *response {
+	return s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
 }
 
 // account is a ServiceAccount in a namespace of its own, and a token of it.
@@ -178,9 +178,9 @@ func (s *session) selfSigned() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// raw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on the
+// sendRaw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on the
 // connection.
-func (s *session) raw(cert *tls.Certificate, text string) (codes []int) {
+func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	config, err := s.tls(cert)
 	if err != nil {
 		s.fatalf("%v", err)
@@ -194,7 +194,7 @@ func (s *session) raw(cert *tls.Certificate, text string) (codes []int) {
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		s.fatalf("%v", err)
 	}
-	exchange := Exchange{Request: cut([]byte(text))}
+	exchange := Exchange{Request: truncated([]byte(text))}
 	// The server may close before it has read all.
 	_, _ = io.WriteString(conn, strings.ReplaceAll(text, "HOST", host))
 	for lines := bufio.NewReader(conn); ; {
@@ -213,14 +213,14 @@ func (s *session) raw(cert *tls.Certificate, text string) (codes []int) {
 
 // refusedRaw ends the check if any answer to what is sent as a reader by the front proxy has the code 200.
 func (s *session) refusedRaw(text string) {
-	for _, code := range s.raw(&s.r.target.Direct.FrontProxy, text) {
+	for _, code := range s.sendRaw(&s.r.target.Direct.FrontProxy, text) {
 		if code < 400 {
-			s.errorf("got %d for %q, want an error or a closed connection", code, cut([]byte(text)))
+			s.errorf("got %d for %q, want an error or a closed connection", code, truncated([]byte(text)))
 		}
 	}
 }
 
-func aUser(_ *facts, t *Target) string {
+func aUser(_ *discovered, t *Target) string {
 	if t.Direct == nil || t.Direct.User == nil {
 		return "the target has no certificate of a user"
 	}
@@ -229,30 +229,30 @@ func aUser(_ *facts, t *Target) string {
 
 var securityChecks = []Check{
 	{"identity/nobody", Required, authenticating, "Without credentials, the resource is 401 or 403.", nil, func(s *session) {
-		s.closed(s.reach(nil, s.collection()))
+		s.closed(s.getDirect(nil, s.collection()))
 	}},
 	{"identity/headers-alone", Required, proxying, "The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
 		user := s.reader()
-		s.closed(s.reach(nil, s.collection(), header("X-Remote-User", user)))
-		s.closed(s.reach(nil, s.collection(), header("X-Remote-User", "system:admin"), header("X-Remote-Group", "system:masters")))
+		s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", user)))
+		s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", "system:admin"), header("X-Remote-Group", "system:masters")))
 	}},
 	{"identity/headers-with-foreign-certificate", Required, proxying, "The headers with a certificate that nobody signed are worth nothing, whatever its name.", nil, func(s *session) {
 		user := s.reader()
-		s.closed(s.reach(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
+		s.closed(s.getDirect(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
 	}},
 	{"identity/headers-of-user", Required, proxying, "The headers with the certificate of a user do not speak for another.", []need{aUser}, func(s *session) {
 		user := s.reader()
-		s.closed(s.reach(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
+		s.closed(s.getDirect(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
 	}},
 	{"identity/front-proxy", Required, proxying, "The front proxy speaks for the user whom it names, with that user's rights.", nil, func(s *session) {
 		s.reader() // waits for 200
-		if a := s.byProxy("conformance-stranger-" + s.label()); a.Code != 403 {
+		if a := s.asProxiedUser("conformance-stranger-" + s.label()); a.Code != 403 {
 			s.errorf("a user without rights: got %s, want 403", a)
 		}
 	}},
 	{"identity/front-proxy-alone", Required, proxying, "The front proxy that names nobody has no rights.", nil, func(s *session) {
-		s.closed(s.reach(&s.r.target.Direct.FrontProxy, s.collection()))
-		s.closed(s.reach(&s.r.target.Direct.FrontProxy, s.collection(), header("X-Remote-Group", "system:masters")))
+		s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection()))
+		s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), header("X-Remote-Group", "system:masters")))
 	}},
 	{"identity/headers-through-kube-apiserver", Required, proxying, "kube-apiserver does not pass on the headers of its clients.", nil, func(s *session) {
 		user := s.reader()
@@ -264,33 +264,33 @@ var securityChecks = []Check{
 	}},
 	{"identity/other-spelling", Required, smuggled, "Headers that are spelled with underscores are not those of the front proxy.", nil, func(s *session) {
 		user := s.reader()
-		s.closed(s.reach(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
+		s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
 			r.header["X_Remote_User"] = []string{user}
 			r.header["X_Remote_Group"] = []string{"system:masters"}
 		}))
 	}},
 	{"identity/impersonation", Required, authenticating, "Impersonation at the own port takes its right.", nil, func(s *session) {
 		user := s.reader()
-		s.closed(s.byProxy("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
+		s.closed(s.asProxiedUser("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
 	}},
 	{"identity/impersonated-group", Required, authenticating, "Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
 		user := "conformance-stranger-" + s.label()
-		s.closed(s.byProxy(user, header("Impersonate-User", user), header("Impersonate-Group", "system:masters")))
+		s.closed(s.asProxiedUser(user, header("Impersonate-User", user), header("Impersonate-Group", "system:masters")))
 	}},
 	{"tokens/none", Required, authenticating, "A token that is none is 401.", nil, func(s *session) {
-		if a := s.reach(nil, s.collection(), bearer("none")); a.Code != 401 {
+		if a := s.getDirect(nil, s.collection(), bearer("none")); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
 	{"tokens/no-rights", Required, authenticating, "A token gives no more than its account has.", nil, func(s *session) {
 		_, token := s.account()
-		s.closed(s.reach(nil, s.collection(), bearer(token)))
+		s.closed(s.getDirect(nil, s.collection(), bearer(token)))
 	}},
 	{"tokens/rights", Optional, authenticating, "A token is taken at the own port.", nil, func(s *session) {
 		namespace, token := s.account()
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.eventually("with a token", func() string {
-			if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 200 {
+			if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 200 {
 				return "got " + a.String()
 			}
 			return ""
@@ -298,17 +298,17 @@ var securityChecks = []Check{
 	}},
 	{"tokens/other-audience", Required, authenticating, "A token for another audience is 401.", nil, func(s *session) {
 		namespace, token := s.account("another.example.com")
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
-		if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 401 {
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
+		if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
 	{"tokens/deleted-account", Required, authenticating, "The token of an account that is gone is soon worth nothing.", nil, func(s *session) {
 		namespace, token := s.account()
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace+"/serviceaccounts/a"), 200)
 		s.eventually("after the account was deleted", func() string {
-			if a := s.reach(nil, s.collection(), bearer(token)); a.Code != 401 {
+			if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
 				return "got " + a.String()
 			}
 			return ""
@@ -316,14 +316,14 @@ var securityChecks = []Check{
 	}},
 	{"tokens/in-url", Required, authenticating, "A token in the URL is worth nothing.", nil, func(s *session) {
 		namespace, token := s.account()
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.facts.gvr.Resource, "list"))
-		s.closed(s.reach(nil, s.collection(), query("access_token", token)))
+		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
+		s.closed(s.getDirect(nil, s.collection(), query("access_token", token)))
 		s.exchanges = nil
 	}},
 	{"tokens/with-headers", Required, proxying, "A token does not speak for the user in the headers of the front proxy.", nil, func(s *session) {
 		user := s.reader()
 		_, token := s.account()
-		s.closed(s.reach(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
+		s.closed(s.getDirect(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
 	}},
 	{"rights/revoked", Required, authorizing, "A right that is taken away is soon gone.", nil, func(s *session) {
 		user := s.reader()
@@ -331,7 +331,7 @@ var securityChecks = []Check{
 			s.want(s.do("DELETE", path), 200)
 		}
 		s.eventually("after the right was taken away", func() string {
-			if a := s.byProxy(user); a.Code != 403 {
+			if a := s.asProxiedUser(user); a.Code != 403 {
 				return "got " + a.String()
 			}
 			return ""
@@ -340,7 +340,7 @@ var securityChecks = []Check{
 	{"rights/other-paths", Required, authorizing, "Metrics, profiles and logs take a right.", nil, func(s *session) {
 		user := s.reader()
 		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz", "/statusz", "/flagz"} {
-			for _, a := range []*answer{s.reach(nil, path), s.reach(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
+			for _, a := range []*response{s.getDirect(nil, path), s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
 				if a.Code != 404 {
 					s.closed(a)
 				}
@@ -349,7 +349,7 @@ var securityChecks = []Check{
 	}},
 	{"rights/unclean-paths", Required, authorizing, "A path with dots or doubled slashes is authorized like the clean one.", nil, func(s *session) {
 		for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" + s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" + s.collection()} {
-			if a := s.reach(nil, path); a.Code == 200 {
+			if a := s.getDirect(nil, path); a.Code == 200 {
 				s.errorf("%s without credentials: got %s", a.request, a)
 			}
 		}
@@ -365,7 +365,7 @@ var securityChecks = []Check{
 	{"transport/two-lengths", Required, smuggled, "A request with Content-Length and Transfer-Encoding smuggles no second one.", nil, func(s *session) {
 		user := s.reader()
 		second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
-		codes := s.raw(&s.r.target.Direct.FrontProxy, fmt.Sprintf("GET /healthz HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(second)+5, second))
+		codes := s.sendRaw(&s.r.target.Direct.FrontProxy, fmt.Sprintf("GET /healthz HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(second)+5, second))
 		if len(codes) > 1 && codes[1] < 400 {
 			s.errorf("got the answers %v, want that the second request is none", codes)
 		}
@@ -390,7 +390,7 @@ var securityChecks = []Check{
 	}},
 	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2", "A web page of another origin opens no connection.", nil, func(s *session) {
 		user := s.reader()
-		a := s.byProxy(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"), header("Origin", "https://evil.example.com"),
+		a := s.asProxiedUser(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"), header("Origin", "https://evil.example.com"),
 			header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), header("Sec-WebSocket-Version", "13"))
 		if a.Code == 101 {
 			s.errorf("the connection was upgraded, want a refusal")
@@ -399,7 +399,7 @@ var securityChecks = []Check{
 	{"transport/redirects", Required, "https://github.com/kubernetes/kubernetes/issues/93107", "No answer redirects the front proxy elsewhere.", nil, func(s *session) {
 		user := s.reader()
 		for _, path := range []string{"//evil.example.com/%2f..", "/\\evil.example.com", "/apis//evil.example.com/.."} {
-			a := s.reach(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))
+			a := s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))
 			if location := a.Header.Get("Location"); strings.Contains(location, "//evil") || strings.Contains(location, "\\evil") {
 				s.errorf("%s: redirected to %q", a.request, location)
 			}
@@ -408,7 +408,7 @@ var securityChecks = []Check{
 }
 
 // asToken sends a request through kube-apiserver with a token in the place of the target's own credentials.
-func (s *session) asToken(token, path string, options ...option) *answer {
+func (s *session) asToken(token, path string, options ...option) *response {
 	return s.do("GET", path, append(options, at(s.r.bare), header("Authorization", "Bearer "+token))...)
 }
 

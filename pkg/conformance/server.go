@@ -89,7 +89,7 @@ const (
 
 // resourceLabels are those of the metrics about requests.
 func (s *session) resourceLabels(verb string) map[string]string {
-	return map[string]string{"group": s.r.facts.gvr.Group, "version": s.r.facts.gvr.Version, "resource": s.r.facts.gvr.Resource, "verb": verb}
+	return map[string]string{"group": s.r.discovered.gvr.Group, "version": s.r.discovered.gvr.Version, "resource": s.r.discovered.gvr.Resource, "verb": verb}
 }
 
 var metricChecks = []Check{
@@ -109,7 +109,7 @@ var metricChecks = []Check{
 		labels := s.resourceLabels("GET")
 		labels["code"] = "404"
 		before := metric(s.metrics(), "apiserver_request_total", labels)
-		s.refused(s.do("GET", s.path(s.object())), 404)
+		s.expectRefused(s.do("GET", s.path(s.object())), 404)
 		s.eventually("after a request that was refused", func() string {
 			if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
 				return fmt.Sprintf("apiserver_request_total is %v, as before", after)
@@ -179,7 +179,7 @@ func (r *runner) auditLog() ([]byte, error) {
 }
 
 // audited waits for the event of an answer in the log, in the stage that ends a request.
-func (s *session) audited(a *answer) *auditv1.Event {
+func (s *session) audited(a *response) *auditv1.Event {
 	id := a.Header.Get("Audit-Id")
 	if id == "" {
 		s.fatalf("%s: the answer has no header Audit-ID", a.request)
@@ -209,7 +209,7 @@ var auditChecks = []Check{
 		event := s.audited(a)
 		ref := event.ObjectRef
 		if event.Verb != "create" || event.User.Username == "" || event.ResponseStatus == nil || event.ResponseStatus.Code != 201 || ref == nil ||
-			ref.Resource != s.r.facts.gvr.Resource || ref.APIGroup != s.r.facts.gvr.Group || ref.Namespace != obj.GetNamespace() || ref.Name != obj.GetName() {
+			ref.Resource != s.r.discovered.gvr.Resource || ref.APIGroup != s.r.discovered.gvr.Group || ref.Namespace != obj.GetNamespace() || ref.Name != obj.GetName() {
 			s.errorf("the event is %s by %q of %+v with %+v", event.Verb, event.User.Username, ref, event.ResponseStatus)
 		}
 	}},
@@ -217,15 +217,15 @@ var auditChecks = []Check{
 		obj := s.object()
 		obj.SetName(s.create().GetName())
 		a := s.do("POST", s.collection(), body(obj))
-		s.refused(a, 409)
+		s.expectRefused(a, 409)
 		if event := s.audited(a); event.ResponseStatus == nil || int(event.ResponseStatus.Code) != a.Code {
 			s.errorf("the status of the event is %+v, want the code %d", event.ResponseStatus, a.Code)
 		}
 	}},
 	{"audit/user", Required, auditing, "The event of an impersonated request has the user who was impersonated.", []need{verbs("list"), anAuditLog}, func(s *session) {
-		user := s.stranger()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource, "list"))
-		var a *answer
+		user := s.unprivilegedUser()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list"))
+		var a *response
 		s.eventually("with the right to list", func() string {
 			if a = s.list(as(user)); a.Code != http.StatusOK {
 				return "got " + a.String()

@@ -62,8 +62,8 @@ func (s *session) skipf(format string, args ...any) {
 }
 
 // facts of the resource, by which checks are shorter.
-func (s *session) kind() string       { return s.r.facts.resource.Kind }
-func (s *session) apiVersion() string { return s.r.facts.gvr.GroupVersion().String() }
+func (s *session) kind() string       { return s.r.discovered.resource.Kind }
+func (s *session) apiVersion() string { return s.r.discovered.gvr.GroupVersion().String() }
 func (s *session) label() string      { return fmt.Sprintf("%s-%d", s.r.id, s.number) }
 func (s *session) selector() string   { return ownLabel + "=" + s.label() }
 
@@ -79,29 +79,29 @@ func (s *session) name() string {
 
 // groupPath is the path of a version of the group.
 func (s *session) groupPath(version string) string {
-	if s.r.facts.gvr.Group == "" {
+	if s.r.discovered.gvr.Group == "" {
 		return "/api/" + version
 	}
-	return "/apis/" + s.r.facts.gvr.Group + "/" + version
+	return "/apis/" + s.r.discovered.gvr.Group + "/" + version
 }
 
 // collectionIn is the path of the resource in a namespace and a version.
 func (s *session) collectionIn(version, namespace string) string {
 	path := s.groupPath(version)
-	if namespace != "" && s.r.facts.resource.Namespaced {
+	if namespace != "" && s.r.discovered.resource.Namespaced {
 		path += "/namespaces/" + namespace
 	}
-	return path + "/" + s.r.facts.gvr.Resource
+	return path + "/" + s.r.discovered.gvr.Resource
 }
 
 // collection is the path of the resource, in the namespace of the run.
 func (s *session) collection() string {
-	return s.collectionIn(s.r.facts.gvr.Version, s.namespace)
+	return s.collectionIn(s.r.discovered.gvr.Version, s.namespace)
 }
 
 // path is that of an object.
 func (s *session) path(obj *unstructured.Unstructured) string {
-	return s.in(s.r.facts.gvr.Version, obj)
+	return s.in(s.r.discovered.gvr.Version, obj)
 }
 
 // in is the path of an object in a version. Without a name it would be that of the collection.
@@ -136,7 +136,7 @@ func (s *session) create(change ...func(*unstructured.Unstructured)) *unstructur
 	for _, c := range change {
 		c(obj)
 	}
-	path := s.collectionIn(s.r.facts.gvr.Version, obj.GetNamespace())
+	path := s.collectionIn(s.r.discovered.gvr.Version, obj.GetNamespace())
 	a := s.do("POST", path, body(obj))
 	if a.Code != 201 {
 		s.fatalf("create an object: got %s, want 201", a)
@@ -145,7 +145,7 @@ func (s *session) create(change ...func(*unstructured.Unstructured)) *unstructur
 }
 
 // created notes what an answer says was made.
-func (s *session) created(a *answer) *unstructured.Unstructured {
+func (s *session) created(a *response) *unstructured.Unstructured {
 	obj := a.object()
 	s.objects = append(s.objects, s.path(obj))
 	if s.r.made.Add(1) > maxObjects {
@@ -160,7 +160,7 @@ func (s *session) get(obj *unstructured.Unstructured) *unstructured.Unstructured
 }
 
 // want ends the check unless an answer has one of the codes.
-func (s *session) want(a *answer, codes ...int) *answer {
+func (s *session) want(a *response, codes ...int) *response {
 	if slices.Contains(codes, a.Code) {
 		return a
 	}
@@ -168,8 +168,8 @@ func (s *session) want(a *answer, codes ...int) *answer {
 	return nil
 }
 
-// refused ends the check unless an answer is a Status with one of the codes.
-func (s *session) refused(a *answer, codes ...int) *metav1.Status {
+// expectRefused ends the check unless an answer is a Status with one of the codes.
+func (s *session) expectRefused(a *response, codes ...int) *metav1.Status {
 	s.want(a, codes...)
 	status := &metav1.Status{}
 	if err := json.Unmarshal(a.Body, status); err != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure || int(status.Code) != a.Code {
@@ -197,7 +197,7 @@ func (s *session) merged(obj *unstructured.Unstructured, patch map[string]any) *
 
 // update writes an object as a function changes it.
 func (s *session) update(obj *unstructured.Unstructured, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	return s.unconflicted(func() *answer {
+	return s.unconflicted(func() *response {
 		current := s.get(obj)
 		change(current)
 		return s.do("PUT", s.path(obj), body(current))
@@ -205,7 +205,7 @@ func (s *session) update(obj *unstructured.Unstructured, change func(*unstructur
 }
 
 // unconflicted reads and writes, and again if somebody else wrote meanwhile, as controllers do.
-func (s *session) unconflicted(write func() *answer) (a *answer) {
+func (s *session) unconflicted(write func() *response) (a *response) {
 	s.eventually("a write", func() string {
 		if a = write(); a.Code == 409 {
 			return "got " + a.String()
@@ -220,13 +220,13 @@ func (s *session) patch(obj *unstructured.Unstructured, patch any, options ...op
 	return s.want(s.do("PATCH", s.path(obj), append(options, mergePatch(patch))...), 200).object()
 }
 
-// maxPause is how long a check waits before it looks again, at most: most conditions are true within a second, and
+// maxPollInterval is how long a check waits before it looks again, at most: most conditions are true within a second, and
 // those of kube-controller-manager within half a minute.
-const maxPause = 2 * time.Second
+const maxPollInterval = 2 * time.Second
 
 // eventually waits until a condition is true, which says what is missing otherwise.
 func (s *session) eventually(what string, condition func() string) {
-	for pause := 100 * time.Millisecond; ; pause = min(pause*3/2, maxPause) {
+	for pause := 100 * time.Millisecond; ; pause = min(pause*3/2, maxPollInterval) {
 		missing := condition()
 		if missing == "" {
 			return
@@ -256,13 +256,13 @@ func (s *session) aNamespace() string {
 // apart moves the check to a namespace of its own, where it may delete the collection: a server that ignores selectors
 // must not delete the objects of other checks, let alone those of others in the cluster.
 func (s *session) apart() {
-	if s.r.facts.resource.Namespaced {
+	if s.r.discovered.resource.Namespaced {
 		s.namespace = s.aNamespace()
 	}
 }
 
 // deleteCollection deletes it, in a check that needs its verb and confined.
-func (s *session) deleteCollection(options ...option) *answer {
+func (s *session) deleteCollection(options ...option) *response {
 	if s.namespace == s.r.namespace && !s.r.target.AllowDisruptive {
 		panic("conformance: a check deletes a collection that is not its own")
 	}

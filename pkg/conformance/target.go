@@ -190,8 +190,8 @@ func mergePatched(obj *unstructured.Unstructured, patch map[string]any) (*unstru
 	return out, utiljson.Unmarshal(have, &out.Object)
 }
 
-// facts are what discovery says of the resource.
-type facts struct {
+// discovered are what discovery says of the resource.
+type discovered struct {
 	gvr           schema.GroupVersionResource
 	resource      metav1.APIResource
 	subresources  map[string]metav1.APIResource
@@ -245,7 +245,7 @@ func (t *Target) selected(c Check) bool {
 }
 
 // discover finds the facts of a resource, or of that of a kind if its name is empty.
-func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource, kind string) (*facts, error) {
+func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource, kind string) (*discovered, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = discoveryTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -264,7 +264,7 @@ func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionR
 			gvr.Resource = r.Name
 		}
 	}
-	f := &facts{gvr: gvr, subresources: map[string]metav1.APIResource{}}
+	f := &discovered{gvr: gvr, subresources: map[string]metav1.APIResource{}}
 	for _, r := range list.APIResources {
 		if name, sub, ok := strings.Cut(r.Name, "/"); ok && name == gvr.Resource {
 			f.subresources[sub] = r

@@ -29,7 +29,7 @@ func (s *session) appliedAcross(version string) {
 	other := s.want(s.do("GET", s.in(version, s.created(made))), 200).object()
 
 	name := s.name()
-	apply := func(version string, obj *unstructured.Unstructured, manager string) *answer {
+	apply := func(version string, obj *unstructured.Unstructured, manager string) *response {
 		configuration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "spec": obj.Object["spec"]}}
 		configuration.SetName(name)
 		configuration.SetNamespace(s.namespace)
@@ -39,7 +39,7 @@ func (s *session) appliedAcross(version string) {
 	}
 	first := s.object()
 	_ = unstructured.SetNestedSlice(first.Object, []any{element}, field...)
-	before := s.created(s.want(apply(s.r.facts.gvr.Version, first, "first"), 201))
+	before := s.created(s.want(apply(s.r.discovered.gvr.Version, first, "first"), 201))
 	if a := apply(version, other, "second"); a.Code == 409 {
 		return // a conflict loses nothing
 	} else {

@@ -173,7 +173,7 @@ var watchChecks = []Check{
 		}
 	}},
 	{"watch/all-namespaces", Required, concepts, "A watch over all namespaces sees each.", []need{verbs("create", "list", "watch"), namespaced}, func(s *session) {
-		w := s.watch(s.collectionIn(s.r.facts.gvr.Version, ""), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
+		w := s.watch(s.collectionIn(s.r.discovered.gvr.Version, ""), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
 		w.expect("ADDED", s.create().GetName())
 	}},
 	{"watch/order", Required, concepts, "The events of many writes come in the order of the writes, and none is missing.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
@@ -197,7 +197,7 @@ var watchChecks = []Check{
 		want := s.create()
 		a := s.want(s.do("GET", s.collection(), query("watch", "true"), query("timeoutSeconds", "1"), query("labelSelector", s.selector()), query("resourceVersion", "1")), 200, 410)
 		if a.Code == 410 {
-			s.refused(a, 410)
+			s.expectRefused(a, 410)
 			return
 		}
 		e := event{}
@@ -264,7 +264,7 @@ var watchChecks = []Check{
 		s.errorf("the last of 8 watches saw the object after %s", slowest.Round(time.Millisecond))
 	}},
 	{"watch/malformed-version", Recommended, concepts, "A watch from a resourceVersion that is none is refused with 400 or 422.", []need{verbs("watch")}, func(s *session) {
-		s.refused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"), query("timeoutSeconds", "2")), 400, 422)
+		s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"), query("timeoutSeconds", "2")), 400, 422)
 	}},
 	{"watch/future-version", Recommended, concepts, "A watch from a resourceVersion that is not reached is refused or silent, and never shows older objects.", []need{verbs("create", "watch")}, func(s *session) {
 		s.create()
@@ -274,16 +274,16 @@ var watchChecks = []Check{
 		}
 	}},
 	{"watch/selector-malformed", Required, selecting, "A watch with a selector that is none is refused with 400.", []need{verbs("watch")}, func(s *session) {
-		s.refused(s.do("GET", s.collection(), query("watch", "true"), query("labelSelector", "a in b"), query("timeoutSeconds", "2")), 400)
+		s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("labelSelector", "a in b"), query("timeoutSeconds", "2")), 400)
 	}},
 	{"watch/deprecated-path", Optional, concepts, "The old path of a watch is served.", []need{verbs("create", "watch"), namespaced}, func(s *session) {
 		obj := s.create()
-		path := s.groupPath(s.r.facts.gvr.Version) + "/watch/namespaces/" + s.namespace + "/" + s.r.facts.gvr.Resource
+		path := s.groupPath(s.r.discovered.gvr.Version) + "/watch/namespaces/" + s.namespace + "/" + s.r.discovered.gvr.Resource
 		s.watch(path, query("labelSelector", s.selector()), query("timeoutSeconds", "5")).expect("ADDED", obj.GetName())
 	}},
 }
 
-func firstEvent(a *answer) string {
+func firstEvent(a *response) string {
 	obj := a.object()
 	kind, _, _ := unstructured.NestedString(obj.Object, "type")
 	return kind
@@ -374,10 +374,10 @@ var watchListChecks = []Check{
 		}
 	}},
 	{"watch-list/without-match", Required, kep(watchListing), "sendInitialEvents without resourceVersionMatch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
-		s.refused(s.do("GET", s.collection(), query("watch", "true"), query("sendInitialEvents", "true"), query("allowWatchBookmarks", "true"), query("timeoutSeconds", "2")), 422, 400)
+		s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("sendInitialEvents", "true"), query("allowWatchBookmarks", "true"), query("timeoutSeconds", "2")), 422, 400)
 	}},
 	{"watch-list/list", Required, kep(watchListing), "sendInitialEvents for a list that is no watch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
-		s.refused(s.list(query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan")), 422, 400)
+		s.expectRefused(s.list(query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan")), 422, 400)
 	}},
 	{"watch-list/off", Required, kep(watchListing), "With sendInitialEvents=false a watch has only what comes later.", []need{verbs("create", "list", "watch")}, func(s *session) {
 		s.create()

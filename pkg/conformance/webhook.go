@@ -116,10 +116,10 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 	hooks.hooks[path] = hook
 	hooks.mu.Unlock()
 	if h.version == "" {
-		h.version = s.r.facts.gvr.Version
+		h.version = s.r.discovered.gvr.Version
 	}
 	if h.resource == "" {
-		h.resource = s.r.facts.gvr.Resource
+		h.resource = s.r.discovered.gvr.Resource
 	}
 	if h.policy == "" {
 		h.policy = "Fail"
@@ -130,7 +130,7 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 		"webhooks": []any{map[string]any{
 			"name": name + ".example.com", "clientConfig": map[string]any{"url": hooks.url + path, "caBundle": hooks.ca},
 			"rules": []any{map[string]any{
-				"apiGroups": []any{s.r.facts.gvr.Group}, "apiVersions": []any{h.version}, "operations": h.operations, "resources": []any{h.resource},
+				"apiGroups": []any{s.r.discovered.gvr.Group}, "apiVersions": []any{h.version}, "operations": h.operations, "resources": []any{h.resource},
 			}},
 			"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "hooked": "yes"}}, "matchPolicy": "Equivalent",
 			"failurePolicy": h.policy, "sideEffects": "NoneOnDryRun", "admissionReviewVersions": []any{"v1"}, "timeoutSeconds": 3,
@@ -159,7 +159,7 @@ func (s *session) hookedObject() *unstructured.Unstructured {
 
 // asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once
 // for a request.
-func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *answer) (request *admissionv1.AdmissionRequest, a *answer) {
+func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *response) (request *admissionv1.AdmissionRequest, a *response) {
 	by()
 	s.eventually("with the webhook", func() string {
 		a = send()
@@ -177,7 +177,7 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *
 }
 
 // dryCreate is a request that changes nothing.
-func (s *session) dryCreate() *answer {
+func (s *session) dryCreate() *response {
 	return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"))
 }
 
@@ -191,13 +191,13 @@ func (s *session) validator(operation string) func() []*admissionv1.AdmissionReq
 var webhookChecks = []Check{
 	{"webhooks/request", Required, webhooking, "A webhook is asked once, with the kind, the resource, the operation, the user, the name and the object.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
 		asked := s.validator("CREATE")
-		request, a := s.asked(asked, func() *answer {
+		request, a := s.asked(asked, func() *response {
 			a := s.do("POST", s.collection(), body(s.hookedObject()), query("fieldManager", "hooked"))
 			s.created(s.want(a, 201))
 			return a
 		})
 		obj := a.object()
-		if request.Kind.Kind != s.kind() || request.Resource.Resource != s.r.facts.gvr.Resource || request.Operation != "CREATE" || request.Name != obj.GetName() ||
+		if request.Kind.Kind != s.kind() || request.Resource.Resource != s.r.discovered.gvr.Resource || request.Operation != "CREATE" || request.Name != obj.GetName() ||
 			request.Namespace != obj.GetNamespace() || request.UserInfo.Username == "" || request.DryRun != nil && *request.DryRun {
 			s.errorf("the webhook was asked about %s %s %s %s/%s by %q", request.Operation, request.Kind, request.Resource, request.Namespace, request.Name, request.UserInfo.Username)
 		}
@@ -207,10 +207,10 @@ var webhookChecks = []Check{
 		}
 	}},
 	{"webhooks/user", Required, webhooking, "A webhook is told the user who asks, not the one who passes the request on.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		user := s.stranger()
-		s.grant(user, s.rule(s.r.facts.gvr.Resource, "create"))
+		user := s.unprivilegedUser()
+		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "create"))
 		asked := s.validator("CREATE")
-		request, _ := s.asked(asked, func() *answer {
+		request, _ := s.asked(asked, func() *response {
 			return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
 		})
 		if request.UserInfo.Username != user {
@@ -222,13 +222,13 @@ var webhookChecks = []Check{
 			return &admissionv1.AdmissionResponse{Result: refusal(418, "the webhook of the check says no")}
 		}})
 		_, a := s.asked(asked, s.dryCreate)
-		if status := s.refused(a, 418); !strings.Contains(status.Message, "the webhook of the check says no") {
+		if status := s.expectRefused(a, 418); !strings.Contains(status.Message, "the webhook of the check says no") {
 			s.errorf("the message is %q, want that of the webhook", status.Message)
 		}
 	}},
 	{"webhooks/mutating", Required, webhooking, "What a mutating webhook changes is answered and stored.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
 		asked := s.mutator()
-		_, a := s.asked(asked, func() *answer {
+		_, a := s.asked(asked, func() *response {
 			a := s.do("POST", s.collection(), body(s.hookedObject()))
 			s.created(s.want(a, 201))
 			return a
@@ -239,7 +239,7 @@ var webhookChecks = []Check{
 	}},
 	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes what is applied, too.", []need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 		asked := s.mutator()
-		_, a := s.asked(asked, func() *answer { return s.apply(s.name(), appliers, map[string]any{"hooked": "yes"}) })
+		_, a := s.asked(asked, func() *response { return s.apply(s.name(), appliers, map[string]any{"hooked": "yes"}) })
 		if got := s.want(a, 201).object(); got.GetLabels()["mutated"] != "yes" {
 			s.errorf("the labels are %v, want mutated among them", got.GetLabels())
 		}
@@ -247,7 +247,7 @@ var webhookChecks = []Check{
 	{"webhooks/update", Required, webhooking, "A webhook is told the old and the new object of a change.", []need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 		obj := s.create(labelled("hooked", "yes"))
 		asked := s.validator("UPDATE")
-		request, a := s.asked(asked, func() *answer {
+		request, a := s.asked(asked, func() *response {
 			return s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"another": s.name()}})))
 		})
 		s.want(a, 200)
@@ -259,7 +259,7 @@ var webhookChecks = []Check{
 		// One that is left behind must not keep objects from being deleted.
 		asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
 		var obj *unstructured.Unstructured
-		request, _ := s.asked(asked, func() *answer {
+		request, _ := s.asked(asked, func() *response {
 			obj = s.create(labelled("hooked", "yes"))
 			return s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 		})
@@ -269,8 +269,8 @@ var webhookChecks = []Check{
 	}},
 	{"webhooks/status", Required, webhooking, "A webhook for the subresource status is asked about it, and not about the object.", []need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
 		obj := s.create(labelled("hooked", "yes"))
-		asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"}, resource: s.r.facts.gvr.Resource + "/status", answer: allows})
-		request, _ := s.asked(asked, func() *answer {
+		asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"}, resource: s.r.discovered.gvr.Resource + "/status", answer: allows})
+		request, _ := s.asked(asked, func() *response {
 			return s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
 		})
 		if request.SubResource != "status" {
@@ -297,7 +297,7 @@ var webhookChecks = []Check{
 	{"webhooks/fails-closed", Required, webhooking, "A webhook without an answer refuses the request, when its failurePolicy is Fail.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
 		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
 		_, a := s.asked(asked, s.dryCreate)
-		s.refused(a, 500, 503)
+		s.expectRefused(a, 500, 503)
 	}},
 	{"webhooks/fails-open", Required, webhooking, "A webhook without an answer is passed over, when its failurePolicy is Ignore.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
 		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
@@ -306,10 +306,10 @@ var webhookChecks = []Check{
 	}},
 	{"webhooks/versions", Required, webhooking, "A webhook for one version is asked about writes in another, and sees them in its own.", []need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
 		obj := s.create()
-		for _, version := range s.r.facts.otherVersions {
+		for _, version := range s.r.discovered.otherVersions {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, version: version, answer: allows})
 			request, _ := s.asked(asked, s.dryCreate)
-			if request.Kind.Version != version || request.RequestKind == nil || request.RequestKind.Version != s.r.facts.gvr.Version ||
+			if request.Kind.Version != version || request.RequestKind == nil || request.RequestKind.Version != s.r.discovered.gvr.Version ||
 				!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
 				s.errorf("%s: the webhook was asked about %s with %.300s", version, request.Kind, request.Object.Raw)
 			}
@@ -334,14 +334,14 @@ func refusal(code int32, message string) *metav1.Status {
 }
 
 // hasWarning says whether an answer has a warning with a text, as RFC 7234 has them, section 5.5.
-func (a *answer) hasWarning(text string) bool {
+func (a *response) hasWarning(text string) bool {
 	return slices.ContainsFunc(a.Header.Values("Warning"), func(warning string) bool {
 		return strings.HasPrefix(warning, "299 ") && strings.Contains(warning, text)
 	})
 }
 
 // warned fails the check without such a warning.
-func (s *session) warned(a *answer, text string) {
+func (s *session) warned(a *response, text string) {
 	if !a.hasWarning(text) {
 		s.errorf("%s: the warnings are %q, want one with code 299 and %q", a.request, a.Header.Values("Warning"), text)
 	}

@@ -47,7 +47,7 @@ var nameChecks = []Check{
 	{"names/taken", Required, concepts, "A second object of the same name is refused with 409 AlreadyExists.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetName(s.create().GetName())
-		status := s.refused(s.do("POST", s.collection(), body(obj)), 409)
+		status := s.expectRefused(s.do("POST", s.collection(), body(obj)), 409)
 		if status.Reason != metav1.StatusReasonAlreadyExists {
 			s.errorf("the reason is %q, want AlreadyExists", status.Reason)
 		}
@@ -57,7 +57,7 @@ var nameChecks = []Check{
 	}},
 	{"names/free-again", Required, concepts, "The name of a deleted object can be used again, by another with another uid.", []need{verbs("create", "delete")}, func(s *session) {
 		old := s.create()
-		s.gone(old)
+		s.deleteAndWait(old)
 		obj := s.object()
 		obj.SetName(old.GetName())
 		again := s.created(s.want(s.do("POST", s.collection(), body(obj)), 201))
@@ -69,12 +69,12 @@ var nameChecks = []Check{
 		obj := s.create()
 		path := s.path(obj)
 		obj.SetName(s.name())
-		s.refused(s.do("PUT", path, body(obj)), 400)
+		s.expectRefused(s.do("PUT", path, body(obj)), 400)
 	}},
 	{"names/other-namespace-in-body", Required, concepts, "An object whose body has another namespace than the URL is refused with 400.", []need{verbs("create"), namespaced}, func(s *session) {
 		obj := s.object()
 		obj.SetNamespace(s.aNamespace())
-		s.refused(s.do("POST", s.collection(), body(obj)), 400)
+		s.expectRefused(s.do("POST", s.collection(), body(obj)), 400)
 	}},
 	{"names/namespace-from-url", Required, concepts, "An object without a namespace gets that of the URL.", []need{verbs("create"), namespaced}, func(s *session) {
 		obj := s.object()
@@ -89,7 +89,7 @@ var nameChecks = []Check{
 	{"names/namespace-missing", Required, concepts, "An object in a namespace that does not exist is refused with 404.", []need{verbs("create"), namespaced}, func(s *session) {
 		obj := s.object()
 		obj.SetNamespace("no-" + s.name())
-		s.refused(s.do("POST", s.collectionIn(s.r.facts.gvr.Version, obj.GetNamespace()), body(obj)), 404)
+		s.expectRefused(s.do("POST", s.collectionIn(s.r.discovered.gvr.Version, obj.GetNamespace()), body(obj)), 404)
 	}},
 }
 
@@ -101,8 +101,8 @@ func generated(prefix string) func(*unstructured.Unstructured) {
 }
 
 // invalid ends the check unless an answer is 422 with a cause that names a field.
-func (s *session) invalid(a *answer, field string) {
-	status := s.refused(a, 422)
+func (s *session) invalid(a *response, field string) {
+	status := s.expectRefused(a, 422)
 	var fields []string
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
@@ -117,8 +117,8 @@ func (s *session) invalid(a *answer, field string) {
 	}
 }
 
-// gone deletes an object and waits until it is.
-func (s *session) gone(obj *unstructured.Unstructured) {
+// deleteAndWait deletes an object and waits until it is.
+func (s *session) deleteAndWait(obj *unstructured.Unstructured) {
 	s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 	s.eventually("after the deletion", func() string {
 		if a := s.do("GET", s.path(obj)); a.Code != 404 {
@@ -130,8 +130,8 @@ func (s *session) gone(obj *unstructured.Unstructured) {
 
 var createChecks = []Check{
 	{"create/answer", Required, concepts, "The answer is 201 with the object and its kind.", []need{offers("create")}, func(s *session) {
-		if s.r.facts.uncreated != "" {
-			s.fatalf("%s", s.r.facts.uncreated) // the other checks are skipped
+		if s.r.discovered.uncreated != "" {
+			s.fatalf("%s", s.r.discovered.uncreated) // the other checks are skipped
 		}
 		obj := s.create()
 		if obj.GetKind() != s.kind() || obj.GetAPIVersion() != s.apiVersion() {
@@ -161,7 +161,7 @@ var createChecks = []Check{
 	{"create/resource-version", Required, concepts, "An object with a resourceVersion is refused.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetResourceVersion("1")
-		s.refused(s.do("POST", s.collection(), body(obj)), 400, 409, 422, 500)
+		s.expectRefused(s.do("POST", s.collection(), body(obj)), 400, 409, 422, 500)
 	}},
 	{"create/stored", Required, concepts, "What is read is what was answered.", []need{verbs("create", "get")}, func(s *session) {
 		obj := s.create()
@@ -172,7 +172,7 @@ var createChecks = []Check{
 	}},
 	{"create/content", Required, conventions, "Every field of the sample is in the answer.", []need{verbs("create")}, func(s *session) {
 		want, got := s.object(), s.create()
-		if missing := lost(content(want), content(got), ""); missing != "" {
+		if missing := firstDifference(content(want), content(got), ""); missing != "" {
 			s.errorf("%s", missing)
 		}
 	}},
@@ -197,7 +197,7 @@ var createChecks = []Check{
 		obj := s.create(func(obj *unstructured.Unstructured) {
 			obj.Object = s.merged(obj, s.r.target.Status).Object
 		})
-		if lost(s.r.target.Status, obj.Object, "") == "" {
+		if firstDifference(s.r.target.Status, obj.Object, "") == "" {
 			s.errorf("the status is %v, which the client sent", obj.Object["status"])
 		}
 	}},
@@ -213,32 +213,32 @@ var createChecks = []Check{
 		s.managed(s.created(a), "some-client", "Update")
 	}},
 	{"create/field-manager-long", Recommended, applying, "A fieldManager of more than 128 characters is refused.", []need{verbs("create")}, func(s *session) {
-		s.refused(s.do("POST", s.collection(), body(s.object()), query("fieldManager", strings.Repeat("x", 129))), 400, 422)
+		s.expectRefused(s.do("POST", s.collection(), body(s.object()), query("fieldManager", strings.Repeat("x", 129))), 400, 422)
 	}},
 	{"create/empty-body", Required, concepts, "An empty body is refused with 400.", []need{verbs("create")}, func(s *session) {
-		s.refused(s.do("POST", s.collection(), text("application/json", "")), 400)
+		s.expectRefused(s.do("POST", s.collection(), text("application/json", "")), 400)
 	}},
 	{"create/not-json", Required, concepts, "A body that is no JSON is refused with 400.", []need{verbs("create")}, func(s *session) {
-		s.refused(s.do("POST", s.collection(), text("application/json", `{"kind": `)), 400)
+		s.expectRefused(s.do("POST", s.collection(), text("application/json", `{"kind": `)), 400)
 	}},
 	{"create/other-kind", Required, concepts, "An object of another kind is refused with 400 or 422.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetKind("Another")
-		s.refused(s.do("POST", s.collection(), body(obj)), 400, 422)
+		s.expectRefused(s.do("POST", s.collection(), body(obj)), 400, 422)
 	}},
 	{"create/other-version", Required, concepts, "An object of another API version is refused with 400.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		obj.SetAPIVersion("another.example.com/v1")
-		s.refused(s.do("POST", s.collection(), body(obj)), 400)
+		s.expectRefused(s.do("POST", s.collection(), body(obj)), 400)
 	}},
 	{"create/wrong-type", Required, concepts, "A field of a wrong type is refused with 400 or 422, never with 5xx.", []need{verbs("create")}, func(s *session) {
 		obj := s.object()
 		_ = unstructured.SetNestedField(obj.Object, "text", "metadata", "labels")
-		s.refused(s.do("POST", s.collection(), body(obj)), 400, 422)
+		s.expectRefused(s.do("POST", s.collection(), body(obj)), 400, 422)
 	}},
 	{"create/invalid", Required, conventions, "An invalid object is refused with 422, with a cause for each wrong field.", []need{verbs("create"), anInvalidChange}, func(s *session) {
 		obj := s.merged(s.object(), s.r.target.Invalid)
-		status := s.refused(s.do("POST", s.collection(), body(obj)), 422)
+		status := s.expectRefused(s.do("POST", s.collection(), body(obj)), 422)
 		if status.Reason != metav1.StatusReasonInvalid || status.Details == nil || len(status.Details.Causes) == 0 || status.Details.Causes[0].Field == "" {
 			s.errorf("got reason %q and details %+v, want Invalid and a cause with a field", status.Reason, status.Details)
 		}
@@ -252,8 +252,8 @@ var createChecks = []Check{
 	}},
 }
 
-// lost says which field of one value another does not have, or has otherwise.
-func lost(want, got any, path string) string {
+// firstDifference says which field of one value another does not have, or has otherwise.
+func firstDifference(want, got any, path string) string {
 	switch want := want.(type) {
 	case map[string]any:
 		have, ok := got.(map[string]any)
@@ -264,7 +264,7 @@ func lost(want, got any, path string) string {
 			if value, ok := have[key]; !ok && !empty(want[key]) {
 				return fmt.Sprintf("%s.%s is missing, want %v", path, key, want[key])
 			} else if ok {
-				if missing := lost(want[key], value, path+"."+key); missing != "" {
+				if missing := firstDifference(want[key], value, path+"."+key); missing != "" {
 					return missing
 				}
 			}
@@ -275,7 +275,7 @@ func lost(want, got any, path string) string {
 			return fmt.Sprintf("%s is %v, want %v", path, got, want)
 		}
 		for i := range want {
-			if missing := lost(want[i], have[i], fmt.Sprintf("%s[%d]", path, i)); missing != "" {
+			if missing := firstDifference(want[i], have[i], fmt.Sprintf("%s[%d]", path, i)); missing != "" {
 				return missing
 			}
 		}
@@ -321,13 +321,13 @@ var updateChecks = []Check{
 		}
 	}},
 	{"update/nothing", Required, concepts, "An update that changes nothing keeps the resourceVersion.", []need{verbs("create", "update")}, func(s *session) {
-		s.keeps(s.create(), func(obj *unstructured.Unstructured) *answer { return s.do("PUT", s.path(obj), body(obj)) })
+		s.expectNoChange(s.create(), func(obj *unstructured.Unstructured) *response { return s.do("PUT", s.path(obj), body(obj)) })
 	}},
 	{"update/conflict", Required, concepts, "An update with an old resourceVersion is refused with 409 Conflict.", []need{verbs("create", "update")}, func(s *session) {
 		old := s.create()
 		s.update(old, labelled("updated", "yes"))
 		labelled("updated", "no")(old)
-		if status := s.refused(s.do("PUT", s.path(old), body(old)), 409); status.Reason != metav1.StatusReasonConflict {
+		if status := s.expectRefused(s.do("PUT", s.path(old), body(old)), 409); status.Reason != metav1.StatusReasonConflict {
 			s.errorf("the reason is %q, want Conflict", status.Reason)
 		}
 		if got := s.get(old).GetLabels()["updated"]; got != "yes" {
@@ -337,12 +337,12 @@ var updateChecks = []Check{
 	{"update/other-uid", Required, concepts, "An update with another uid is refused with 409 Conflict.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.create()
 		obj.SetUID("11111111-2222-3333-4444-555555555555")
-		s.refused(s.do("PUT", s.path(obj), body(obj)), 409, 422)
+		s.expectRefused(s.do("PUT", s.path(obj), body(obj)), 409, 422)
 	}},
 	{"update/resource-version-malformed", Recommended, concepts, "An update with a resourceVersion that is none is refused.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.create()
 		obj.SetResourceVersion("abc")
-		s.refused(s.do("PUT", s.path(obj), body(obj)), 400, 422)
+		s.expectRefused(s.do("PUT", s.path(obj), body(obj)), 400, 422)
 	}},
 	{"update/missing", Required, concepts, "An update with a resourceVersion of an object that is not there is refused with 404 or 409.", []need{verbs("update")}, func(s *session) {
 		obj := s.object()
@@ -352,7 +352,7 @@ var updateChecks = []Check{
 			s.created(a)
 			s.skipf("an update of the kind creates")
 		}
-		s.refused(a, 404, 409)
+		s.expectRefused(a, 404, 409)
 	}},
 	{"update/creation-timestamp", Required, conventions, "creationTimestamp and uid stay as they are.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.create()
@@ -395,7 +395,7 @@ var updateChecks = []Check{
 			u.SetLabels(labels)
 			u.Object = s.merged(u, s.r.target.Change).Object
 		})
-		if missing := lost(s.r.target.Change, changed.Object, ""); missing != "" {
+		if missing := firstDifference(s.r.target.Change, changed.Object, ""); missing != "" {
 			s.errorf("%s", missing)
 		}
 		if _, ok := s.get(obj).GetLabels()["first"]; ok {
@@ -410,7 +410,7 @@ var updateChecks = []Check{
 			current := s.get(obj)
 			a = s.do("PUT", s.path(obj), body(s.merged(current, s.r.target.Invalid)))
 		}
-		s.refused(a, 422)
+		s.expectRefused(a, 422)
 	}},
 	{"update/managed-fields", Required, applying, "An update notes its manager for what it changed.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.create()
@@ -449,7 +449,7 @@ var updateChecks = []Check{
 		obj := s.create()
 		path := s.path(obj)
 		obj.SetName("")
-		s.refused(s.do("PUT", path, body(obj)), 400)
+		s.expectRefused(s.do("PUT", path, body(obj)), 400)
 	}},
 	{"update/deletion-timestamp", Required, finalizing, "An update cannot begin a deletion.", []need{verbs("create", "update")}, func(s *session) {
 		obj := s.get(s.create(finalized))
@@ -465,9 +465,9 @@ var updateChecks = []Check{
 	}},
 }
 
-// keeps ends the check unless a request that changes nothing keeps the resourceVersion. Controllers may write
+// expectNoChange ends the check unless a request that changes nothing keeps the resourceVersion. Controllers may write
 // meanwhile, so it tries thrice.
-func (s *session) keeps(obj *unstructured.Unstructured, send func(*unstructured.Unstructured) *answer) {
+func (s *session) expectNoChange(obj *unstructured.Unstructured, send func(*unstructured.Unstructured) *response) {
 	var versions []string
 	for range 3 {
 		before := s.get(obj)

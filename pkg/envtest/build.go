@@ -53,7 +53,7 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 	for range 5 {
 		log := &gobuild.Log{}
 		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
-		if err := log.Tell(progress, pkg, list, controlplane.RunChild, func() error {
+		if err := log.WithProgress(progress, pkg, list, controlplane.RunChild, func() error {
 			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo", "-ldflags="+controlplane.VersionFlags(), pkg)
 			return err
 		}); err != nil {

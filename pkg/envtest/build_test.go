@@ -76,12 +76,12 @@ func TestDownloadsMeanwhile(t *testing.T) {
 // giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
 func giveBinaries(t *testing.T) (given, cache string) {
 	t.Helper()
-	filled, err := controlplane.Fill(t.Context(), os.Stderr, controlplane.Given...)
+	filled, err := controlplane.Fill(t.Context(), os.Stderr, controlplane.EnvtestPrograms...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	given, cache = t.TempDir(), t.TempDir()
-	for _, name := range controlplane.Given {
+	for _, name := range controlplane.EnvtestPrograms {
 		if err := os.Symlink(filepath.Join(filled, name), filepath.Join(given, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 // this process ends.
 func (e *Environment) StartCommand(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	controlplane.LaunchChild(func() { err = e.KubeAPIServers[0].host.inside(cmd.Start) })
+	controlplane.LaunchChild(func() { err = e.KubeAPIServers[0].host.inNamespace(cmd.Start) })
 	return err
 }
 

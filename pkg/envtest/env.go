@@ -68,7 +68,7 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
-			err = errors.Join(e.withSpace(because(err, e.Failure())), e.Stop())
+			err = errors.Join(e.withDiskSpace(withFailure(err, e.Failure())), e.Stop())
 		}
 	}()
 	if err := e.prepare(); err != nil {
@@ -95,17 +95,17 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	return e, nil
 }
 
-// because names the process that ended where a step failed for it: what the step says, such as that kubectl was killed,
+// withFailure names the process that ended where a step failed for it: what the step says, such as that kubectl was killed,
 // tells nobody why.
-func because(err, failure error) error {
+func withFailure(err, failure error) error {
 	if failure == nil || errors.Is(failure, context.Canceled) || errors.Is(err, failure) {
 		return err
 	}
 	return fmt.Errorf("%w\nwhich ended: %w", failure, err)
 }
 
-// withSpace says what helps where the state does not fit: other things than a file system have no space left too.
-func (e *Environment) withSpace(err error) error {
+// withDiskSpace says what helps where the state does not fit: other things than a file system have no space left too.
+func (e *Environment) withDiskSpace(err error) error {
 	const needed = 512 // MiB, where 126 were used
 	dir := cmp.Or(e.Dir, os.TempDir())
 	var fs syscall.Statfs_t
@@ -160,7 +160,7 @@ func (e *Environment) findPrograms() (err error) {
 	if e.binaries, err = controlplane.Find(e.ctx, e.options.buildProgress()); err != nil {
 		return err
 	}
-	names := slices.Clone(controlplane.Given)
+	names := slices.Clone(controlplane.EnvtestPrograms)
 	if e.options.Network == ClusterIPRouting {
 		names = append(names, "kube-proxy")
 	}

@@ -151,14 +151,14 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 		return "", fmt.Errorf("make the directory of the socket: %w", err)
 	}
 	path := filepath.Join(e.Dir, k.host.name+"-egress.yaml")
-	if err := os.WriteFile(path, []byte(e.here(k).Replace(string(data))), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(e.localPaths(k).Replace(string(data))), 0o600); err != nil {
 		return "", fmt.Errorf("write the egress selector configuration: %w", err)
 	}
 	return path, nil
 }
 
-// here replaces paths of the manifests by those of this machine, and before them what else is given.
-func (e *Environment) here(k *KubeAPIServer, first ...string) *strings.Replacer {
+// localPaths replaces paths of the manifests by those of this machine, and before them what else is given.
+func (e *Environment) localPaths(k *KubeAPIServer, first ...string) *strings.Replacer {
 	return strings.NewReplacer(append(first, "/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/", "/etc/kubernetes/konnectivity/", e.pki.dir+"/")...)
 }
 
@@ -185,7 +185,7 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 	if err != nil {
 		return err
 	}
-	here := e.here(k, "/etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig", kubeconfig)
+	here := e.localPaths(k, "/etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig", kubeconfig)
 	command, err := e.shippedCommand(ctx, here, "proxy-server", "konnectivity-server", "server/static-pod", k.tunnel.serverComponents()...)
 	if err != nil {
 		return err

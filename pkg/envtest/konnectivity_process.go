@@ -93,7 +93,7 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 	if err != nil {
 		return nil, err
 	}
-	here := e.here(k, "/var/run/secrets/konnectivity/token", token, "$(PROXY_SERVER_HOST)", k.host.address, "$(HOST_IP)", NodeAddress)
+	here := e.localPaths(k, "/var/run/secrets/konnectivity/token", token, "$(PROXY_SERVER_HOST)", k.host.address, "$(HOST_IP)", NodeAddress)
 	command, err := e.shippedCommand(ctx, here, "proxy-agent", "konnectivity-agent", "agents/base", components...)
 	if err != nil {
 		return nil, err

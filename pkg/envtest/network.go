@@ -48,8 +48,8 @@ func (h *host) port(want int) (int, error) {
 	return h.ports.take()
 }
 
-// inside calls f in the host's network namespace. It must run on a locked OS thread.
-func (h *host) inside(f func() error) error {
+// inNamespace calls f in the host's network namespace. It must run on a locked OS thread.
+func (h *host) inNamespace(f func() error) error {
 	if !h.ns.IsOpen() {
 		return f()
 	}
@@ -75,7 +75,7 @@ func (h *host) inside(f func() error) error {
 func (h *host) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err = h.inside(func() error {
+	err = h.inNamespace(func() error {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return err
 	})
@@ -182,7 +182,7 @@ func (l *lan) close() {
 func (h *host) onThread(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	return h.inside(f)
+	return h.inNamespace(f)
 }
 
 // onNewNamespace makes a network namespace with loopback up and calls f in it, then returns to the one before.

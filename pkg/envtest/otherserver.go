@@ -101,6 +101,6 @@ func (e *Environment) registerOther(ctx context.Context, versions []schema.Group
 		return err
 	}
 	return eventually(ctx, "the APIServices of another server", registerTimeout, func(ctx context.Context) error {
-		return registration.Available(ctx, client.APIServices(), services)
+		return registration.CheckAvailable(ctx, client.APIServices(), services)
 	})
 }

@@ -68,7 +68,7 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	// A group of its own keeps a Ctrl-C of the terminal from us alone to pass on, in order. Pdeathsig ends the child
 	// when we end without stopping it: after a panic, or kill -9.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	controlplane.LaunchChild(func() { err = h.inside(p.cmd.Start) })
+	controlplane.LaunchChild(func() { err = h.inNamespace(p.cmd.Start) })
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -65,7 +65,7 @@ func (e *Environment) Register(ctx context.Context) error {
 			}
 		}
 		if err := eventually(ctx, "the APIServices", registerTimeout, func(ctx context.Context) error {
-			return registration.Available(ctx, client.APIServices(), services)
+			return registration.CheckAvailable(ctx, client.APIServices(), services)
 		}); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (e *Environment) Register(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(registration.Discovered(client, versions), registration.Described(client.OpenAPIV3(), versions))
+			return errors.Join(registration.Discovered(client, versions), registration.CheckOpenAPI(client.OpenAPIV3(), versions))
 		}); err != nil {
 			return err
 		}

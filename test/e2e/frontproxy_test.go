@@ -106,7 +106,7 @@ func checkFrontProxy(c cluster, now, old *certs.KeyPair, nowCAs, oldCAs certs.Bu
 		for _, tc := range []struct {
 			proxy *certs.KeyPair
 			want  kubecluster.ProbeResult
-		}{{now, kubecluster.Believed}, {old, kubecluster.NotTrusted}} {
+		}{{now, kubecluster.Accepted}, {old, kubecluster.NotTrusted}} {
 			if got, err := r.ProbeFrontProxy(c.Context(), e, service, trust, tc.proxy); err != nil || got != tc.want {
 				c.Errorf("front proxy %s at %s: %s, %v; want %s", tc.proxy, e.Address, got, err, tc.want)
 			}

@@ -19,7 +19,7 @@ var checks = []Check[*target]{
 	NewCheck("C04", certified(checkServerName),
 		"a serving certificate lacks the DNS name <service>.<namespace>.svc, the only one that kube-aggregator asks for",
 		"issue it again with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR", Error, Info),
-	NewCheck("C05", certified(checkOddNames),
+	NewCheck("C05", certified(checkUnusualNames),
 		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an empty name",
 		"issue it again with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS", Warning),
 	NewCheck("C06", certified(checkKeyMatches),

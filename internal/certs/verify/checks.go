@@ -193,7 +193,7 @@ func checkValidity(t *target) []Finding {
 			f.Fix = "set the clock of this machine, or of the one that issued it"
 			out = append(out, f)
 		case due(m.cert, now, t.opts.WarnWithin):
-			f := m.found(Warning, "ends at %s, in %s", timeText(m.cert.NotAfter), Left(m.cert.NotAfter.Sub(now)))
+			f := m.found(Warning, "ends at %s, in %s", timeText(m.cert.NotAfter), TimeLeft(m.cert.NotAfter.Sub(now)))
 			if m.cert.IsCA {
 				f.Fix = rotateCA
 			}
@@ -203,7 +203,7 @@ func checkValidity(t *target) []Finding {
 	return out
 }
 
-func checkOddNames(t *target) []Finding {
+func checkUnusualNames(t *target) []Finding {
 	var out []Finding
 	odd := func(kind, name string) { out = append(out, found("%s %q", kind, name)...) }
 	if !t.purpose.leaf() {
@@ -277,7 +277,7 @@ func checkAuthority(t *target) []Finding {
 		if m.cert.Equal(t.leaf) && t.purpose != Authority {
 			continue
 		}
-		if reason := certs.WhyNoCA(m.cert); reason != "" {
+		if reason := certs.CAProblem(m.cert); reason != "" {
 			out = append(out, m.found(Error, "%s", reason))
 		}
 	}

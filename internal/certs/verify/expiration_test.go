@@ -168,7 +168,7 @@ func TestLeft(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		90 * day: "90d", 90*day - 1: "89d", 47 * time.Hour: "47h", 119 * time.Minute: "119m", 0: "0m", -3 * day: "-3d",
 	} {
-		if got := Left(d); got != want {
+		if got := TimeLeft(d); got != want {
 			t.Errorf("%s: got %s, want %s", d, got, want)
 		}
 	}

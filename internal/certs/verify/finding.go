@@ -73,13 +73,13 @@ func Run[T any](checks []Check[T], subject T, object string) []Finding {
 	return out
 }
 
-var ranks = []Severity{Error, Warning, Info}
+var severityOrder = []Severity{Error, Warning, Info}
 
 // Sort puts the worst first, and gives the same order for the same findings. It drops doubles.
 func Sort(findings []Finding) []Finding {
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(ranks, a.Severity), slices.Index(ranks, b.Severity)),
+			cmp.Compare(slices.Index(severityOrder, a.Severity), slices.Index(severityOrder, b.Severity)),
 			cmp.Compare(a.Object, b.Object), cmp.Compare(a.ID, b.ID),
 			cmp.Compare(a.Evidence, b.Evidence), cmp.Compare(a.Fix, b.Fix),
 		)
@@ -90,19 +90,19 @@ func Sort(findings []Finding) []Finding {
 // Summary counts.
 type Summary struct {
 	Checked int `json:"checked"`
-	Tally
+	Counts
 }
 
-// Tally counts findings by severity.
-type Tally struct {
+// Counts counts findings by severity.
+type Counts struct {
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
 	Infos    int `json:"infos"`
 }
 
 // Count tallies findings.
-func Count(findings []Finding) Tally {
-	var t Tally
+func Count(findings []Finding) Counts {
+	var t Counts
 	for _, f := range findings {
 		switch f.Severity {
 		case Error:

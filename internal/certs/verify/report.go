@@ -41,7 +41,7 @@ type Checked struct {
 	Detail      string                 `json:"detail,omitempty"`     // of a certificate its subject, of a container its image, or what was seen
 	NotAfter    *time.Time             `json:"notAfter,omitempty"`
 	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all that a file's certificate says
-	Tally
+	Counts
 }
 
 // NewReport returns a report of that kind, with what was found about what was checked.
@@ -62,7 +62,7 @@ func CountObjects(checked []Checked, findings []Finding) []Checked {
 		}
 	}
 	for i := range checked {
-		checked[i].Tally = Count(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Object != checked[i].Object }))
+		checked[i].Counts = Count(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Object != checked[i].Object }))
 	}
 	return checked
 }
@@ -86,7 +86,7 @@ func Paths(paths []string, opts Options) (*Report, error) {
 	var all []Finding
 	for _, t := range targets {
 		findings := Sort(Run(checks, t, t.path))
-		c := Checked{Object: t.path, Purpose: t.purpose, ServerName: t.serverName, Tally: Count(findings)}
+		c := Checked{Object: t.path, Purpose: t.purpose, ServerName: t.serverName, Counts: Count(findings)}
 		if t.leaf != nil {
 			info := certs.Describe(t.leaf, opts.Now)
 			c.Certificate, c.Detail, c.NotAfter = &info, info.Subject, &info.NotAfter
@@ -97,11 +97,11 @@ func Paths(paths []string, opts Options) (*Report, error) {
 	return NewReport("VerifyReport", opts.Now, checked, all), nil
 }
 
-// Left names a time that is left as people do: in days, and below two days in hours or minutes. It rounds down.
-func Left(d time.Duration) string {
+// TimeLeft names a time that is left as people do: in days, and below two days in hours or minutes. It rounds down.
+func TimeLeft(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + Left(-d)
+		return "-" + TimeLeft(-d)
 	case d < 2*time.Hour:
 		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:

@@ -33,9 +33,11 @@ type target struct {
 	unchecked  bool   // no file holds a CA that could have signed it
 }
 
-// passedOver are the directories into which a CA is moved that is replaced, and in which certgen request keeps a key
+// isSkipped are the directories into which a CA is moved that is replaced, and in which certgen request keeps a key
 // that has no certificate yet.
-func passedOver(dir string) bool { return certs.IsAside(dir) || filepath.Base(dir) == certs.PendingDir }
+func isSkipped(dir string) bool {
+	return certs.IsRetired(dir) || filepath.Base(dir) == certs.PendingDir
+}
 
 // load groups the files below paths by certificate, in the order of the paths, those of a directory by name.
 func load(paths []string, opts Options) ([]*target, error) {
@@ -47,7 +49,7 @@ func load(paths []string, opts Options) ([]*target, error) {
 		errs = append(errs, err)
 		for _, file := range files {
 			dir := filepath.Dir(file)
-			if passedOver(dir) && filepath.Clean(path) != dir && filepath.Clean(path) != file {
+			if isSkipped(dir) && filepath.Clean(path) != dir && filepath.Clean(path) != file {
 				continue
 			}
 			if certFile := certificateOf(file); !done[certFile] {

@@ -306,7 +306,7 @@ func checkProbes(o *observed) []verify.Finding {
 		switch {
 		case p.err != nil:
 			f.Severity, f.Evidence = verify.Warning, p.err.Error()
-		case p.result == cluster.Believed:
+		case p.result == cluster.Accepted:
 			continue
 		case p.result == cluster.Inconclusive:
 			f.Severity = verify.Warning

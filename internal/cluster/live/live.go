@@ -149,7 +149,7 @@ func ask(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APISer
 	var out []answer
 	for _, url := range urls {
 		for _, a := range all {
-			out = append(out, answer{url, a, c.Answers(ctx, url, a)})
+			out = append(out, answer{url, a, c.CheckResponds(ctx, url, a)})
 		}
 	}
 	return out

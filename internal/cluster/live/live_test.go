@@ -57,7 +57,7 @@ func newFixture(t *testing.T) *fixture {
 		f.answers = append(f.answers, answer{"https://10.0.0.9:6443", a, nil})
 	}
 	for _, e := range f.endpoints {
-		f.probes = append(f.probes, probe{e, cluster.Believed, nil})
+		f.probes = append(f.probes, probe{e, cluster.Accepted, nil})
 	}
 	return f
 }

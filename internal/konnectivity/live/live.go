@@ -57,8 +57,8 @@ var (
 	}
 )
 
-// noAgent is what a kube-apiserver says whose server has no agent: with gRPC, and with HTTP CONNECT.
-var noAgent = regexp.MustCompile(`No agent available|proxy error from .* code 500`)
+// noAgentResponse is what a kube-apiserver says whose server has no agent: with gRPC, and with HTTP CONNECT.
+var noAgentResponse = regexp.MustCompile(`No agent available|proxy error from .* code 500`)
 
 // Rules returns what Check can find.
 func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, miscounted} }
@@ -77,7 +77,7 @@ func Check(ctx context.Context, s State) []verify.Finding {
 		m, err := read(ctx, a)
 		if err != nil {
 			r := unreachable
-			if noAgent.MatchString(err.Error()) {
+			if noAgentResponse.MatchString(err.Error()) {
 				r = disconnected
 			}
 			add(r, verify.Error, a.Name, "%v", err)

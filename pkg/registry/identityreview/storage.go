@@ -3,8 +3,7 @@
 // Package identityreview serves the virtual kind IdentityReview: it answers a create with what this server saw of the
 // caller and stores nothing.
 //
-// pkg/apiserver serves it where an API asks for it; it calls internal/authentication for the evidence that came with
-// the request.
+// pkg/apiserver serves it where an API asks for it; it reads the Credential of the request from internal/authentication.
 package identityreview
 
 import (
@@ -50,7 +49,7 @@ func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the request reached the storage without a user"))
 	}
-	evidence, ok := authentication.EvidenceFrom(ctx)
+	credential, ok := authentication.CredentialFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the request reached the storage without evidence of its identity"))
 	}
@@ -68,8 +67,8 @@ func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest
 	review := obj.(*identity.IdentityReview).DeepCopy()
 	review.Status = identity.IdentityReviewStatus{
 		UserInfo:      info,
-		Authenticator: evidence.Authenticator,
-		ProxySubject:  evidence.ProxySubject, ProxyCertificateSHA256: evidence.ProxySHA256,
+		Authenticator: credential.Authenticator,
+		ProxySubject:  credential.ProxySubject, ProxyCertificateSHA256: credential.ProxySHA256,
 	}
 	return review, nil
 }

@@ -70,7 +70,7 @@ func proxiedWith(t *testing.T) (ctx context.Context, sha256 string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := authentication.WithEvidence(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handler := authentication.WithCredential(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		if _, ok, err := authenticator.AuthenticateRequest(req); !ok || err != nil {
 			t.Errorf("authenticate: got %t, error %v, want accepted", ok, err)
 		}

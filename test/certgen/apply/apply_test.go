@@ -188,19 +188,19 @@ func seenByEach(l *suite) {
 			}
 			for _, url := range urls {
 				l.env.Eventually(l.T, "the write to be seen", waitLimit, func(ctx context.Context) error {
-					return errors.Join(l.cluster.SeenBy(ctx, url, a), l.cluster.Answers(ctx, url, a))
+					return errors.Join(l.cluster.CheckObserved(ctx, url, a), l.cluster.CheckResponds(ctx, url, a))
 				})
 			}
 		}
 	}
 	future := l.apiServices()[0]
 	future.ResourceVersion = "99999999"
-	if err := l.cluster.SeenBy(l.Context(), urls[1], future); err == nil {
+	if err := l.cluster.CheckObserved(l.Context(), urls[1], future); err == nil {
 		l.Errorf("%s has seen a resourceVersion that does not exist", urls[1])
 	}
 	another := l.apiServices()[0]
 	another.UID = "another"
-	if err := l.cluster.SeenBy(l.Context(), urls[1], another); err == nil {
+	if err := l.cluster.CheckObserved(l.Context(), urls[1], another); err == nil {
 		l.Errorf("%s has seen an APIService with another uid", urls[1])
 	}
 }

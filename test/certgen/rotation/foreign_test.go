@@ -100,7 +100,7 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 	shared.Eventually(t, "the API of others to answer", envtest.Patience, func(ctx context.Context) error {
 		kubeAPIServers, err := c.KubeAPIServers(ctx)
 		for _, k := range kubeAPIServers {
-			err = errors.Join(err, c.Answers(ctx, k, *made))
+			err = errors.Join(err, c.CheckResponds(ctx, k, *made))
 		}
 		return err
 	})
@@ -127,7 +127,7 @@ func (f *foreign) checkSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]rotation.Look{"default/broken": rotation.LookNone, "default/foreign": rotation.LookAnswer}
+	want := map[string]rotation.Check{"default/broken": rotation.CheckNone, "default/foreign": rotation.CheckByResponse}
 	if diff := cmp.Diff(want, state.Others); diff != "" {
 		t.Errorf("looks at other APIs (-want +got):\n%s", diff)
 	}

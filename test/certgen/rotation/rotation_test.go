@@ -123,7 +123,7 @@ func TestTakenOver(t *testing.T) {
 		}
 	}
 	_, err = rotation.Run(t.Context(), opts)
-	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.TookBack != rotation.Identity || !strings.Contains(err.Error(), "helm") || !certificate(t, serving).Equal(old) {
+	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.RolledBack != rotation.Identity || !strings.Contains(err.Error(), "helm") || !certificate(t, serving).Equal(old) {
 		t.Fatalf("got %v, want it blocked, helm named, and the old certificate in use", err)
 	}
 	takeOver(t, c)
@@ -268,7 +268,7 @@ func checkProxies(t *testing.T, c apply.Client, trust certs.Bundle, now *certs.K
 		for i, proxy := range append([]*certs.KeyPair{now}, old...) {
 			want := cluster.NotTrusted
 			if i == 0 {
-				want = cluster.Believed
+				want = cluster.Accepted
 			}
 			if got, err := c.ProbeFrontProxy(t.Context(), e, service, trust, proxy); err != nil || got != want {
 				t.Errorf("front proxy %s at %s: %s, %v; want %s", proxy, e.Address, got, err, want)

@@ -19,8 +19,8 @@ const (
 	Anonymous         = "Anonymous"
 )
 
-// Evidence says how a request proved its identity.
-type Evidence struct {
+// Credential describes how a request was authenticated.
+type Credential struct {
 	// Authenticator is the name of the authenticator that accepted the request; empty before authentication.
 	Authenticator string
 	// ProxySubject is the subject of the front proxy's client certificate, with RequestHeader only.
@@ -29,31 +29,31 @@ type Evidence struct {
 	ProxySHA256 string
 }
 
-type evidenceKey struct{}
+type credentialKey struct{}
 
-// WithEvidence gives each request a place for its Evidence. It must run before authentication. The place is a pointer
-// in the context, because an authenticator can read the context of a request but not replace it; user.Info is no place
-// for it, since impersonation and the group adder make a new one.
-func WithEvidence(handler http.Handler) http.Handler {
+// WithCredential adds an empty Credential to the context of each request. It must run before authentication. The context
+// holds a pointer, because an authenticator cannot replace the context. user.Info cannot hold it: impersonation and the
+// group adder create a new one.
+func WithCredential(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), evidenceKey{}, &Evidence{})))
+		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), credentialKey{}, &Credential{})))
 	})
 }
 
-// EvidenceFrom returns the evidence of a request; false where WithEvidence did not run.
-func EvidenceFrom(ctx context.Context) (Evidence, bool) {
-	e, ok := ctx.Value(evidenceKey{}).(*Evidence)
+// CredentialFrom returns the Credential of a request, and false if WithCredential did not run.
+func CredentialFrom(ctx context.Context) (Credential, bool) {
+	e, ok := ctx.Value(credentialKey{}).(*Credential)
 	if !ok {
-		return Evidence{}, false
+		return Credential{}, false
 	}
 	return *e, true
 }
 
-// record remembers in the request's Evidence that next accepted it.
-func record(name string, next authenticator.Request) authenticator.Request {
+// recordCredential sets the Credential of a request that next accepts.
+func recordCredential(name string, next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		resp, ok, err := next.AuthenticateRequest(req)
-		if e, found := req.Context().Value(evidenceKey{}).(*Evidence); ok && err == nil && found {
+		if e, found := req.Context().Value(credentialKey{}).(*Credential); ok && err == nil && found {
 			e.Authenticator = name
 			if name == RequestHeader && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
 				proxy := req.TLS.PeerCertificates[0]
